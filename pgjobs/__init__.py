@@ -1,0 +1,8 @@
+"""The PostgreSQL you already run, as job queue and durable workflow engine for Django."""
+
+from pgjobs.backoff import Backoff
+from pgjobs.exceptions import Fail, LeaseLost, Retry, Snooze
+from pgjobs.queue.authoring import job
+
+__all__ = ["Backoff", "Fail", "LeaseLost", "Retry", "Snooze", "job"]
+__version__ = "0.1.0"

@@ -1,0 +1,126 @@
+"""Admin pages that only show, and whose cost does not grow with the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.utils.functional import cached_property
+
+from pgjobs.conf import get_settings
+from pgjobs.queue.stats import COUNT_LIMIT
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    AnyPaginator = Paginator[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+    AnyPaginator = Paginator
+
+
+class BoundedPaginator(AnyPaginator):
+    """Counts to :data:`COUNT_LIMIT` and no further; later rows are reached by filters and search."""
+
+    @cached_property
+    def _counted(self) -> int:
+        # The order stays: without it, a LIMIT invites a plan that reads the table from its oldest end.
+        rows: Any = self.object_list
+        found: int = rows.values("pk")[: COUNT_LIMIT + 1].count()
+        return found
+
+    @cached_property
+    def count(self) -> int:  # type: ignore[override]
+        """Rows that can be paged through."""
+        return min(self._counted, COUNT_LIMIT)
+
+    @property
+    def label(self) -> str:
+        """The count for people: "312", or "10,000+"."""
+        return f"{self.count:,}" + ("+" if self._counted > COUNT_LIMIT else "")
+
+
+class BoundedChangeList(ChangeList):
+    """A list in one fixed order, without the large columns."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        """The page's own order. ``?o=`` is ignored: it would sort the whole table by a column without index."""
+        return list(self.model_admin.ordering or ["-pk"])
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """The filtered rows, as the page narrows them."""
+        rows = super().get_queryset(request, exclude_parameters)
+        narrowed: QuerySet[Any] = self.model_admin.narrow(self, rows)  # type: ignore[attr-defined]
+        return narrowed
+
+    def url_for_result(self, result: Model) -> str:
+        """Where a row's link leads."""
+        return str(self.model_admin.url_of(result.pk))  # type: ignore[attr-defined]
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Rows are shown, never edited, added or deleted by a form."""
+
+    view_permission: str
+    """The full name of the permission that opens the page."""
+    large_columns: tuple[str, ...] = ()
+    """Columns that lists leave in the database."""
+
+    actions_selection_counter = False  # it offers "select all", which would hand an action the whole table
+    change_list_template = "pgjobs/admin/change_list.html"
+    list_max_show_all = 100
+    list_per_page = 100
+    ordering = ("-pk",)
+    paginator = BoundedPaginator
+    show_facets = admin.ShowFacets.NEVER
+    show_full_result_count = False
+    sortable_by = ()
+
+    class Media:
+        css = {"all": ["pgjobs/admin.css"]}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Rows with ``clock``, the database's time: ages are differences of two instants of one clock."""
+        rows: QuerySet[Any] = self.model._default_manager.using(get_settings().database)
+        return rows.annotate(clock=Now())
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """The bounded list."""
+        return BoundedChangeList
+
+    def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """The last word on what a list reads."""
+        return rows.defer(*self.large_columns)
+
+    def url_of(self, pk: Any) -> str:
+        """The page of one row."""
+        raise NotImplementedError
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Only the filters of the page; ``?last_error__icontains=`` would read every row."""
+        names = {getattr(each, "parameter_name", None) for each in self.list_filter}
+        return lookup in names
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether the site lists the page."""
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the user may look."""
+        return request.user.has_perm(self.view_permission)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False

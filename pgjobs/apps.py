@@ -1,0 +1,20 @@
+"""What Django calls when it starts."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+
+
+class PgJobsConfig(AppConfig):
+    """Finds the handlers of all installed apps and registers the checks."""
+
+    name = "pgjobs"
+    default_auto_field = "django.db.models.BigAutoField"
+    verbose_name = "Jobs"
+
+    def ready(self) -> None:
+        """Import every app's ``jobs`` module, so that the registry is whole before anything runs."""
+        from pgjobs import checks  # noqa: F401 - registers itself
+        from pgjobs.queue.registry import registry
+
+        autodiscover_modules("jobs")
+        registry.resolve()

@@ -1,0 +1,113 @@
+"""The one place that reads ``settings.PGJOBS``: a frozen object, unknown keys refused with the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+from pgjobs.exceptions import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every knob with its default. Durations are seconds, sizes are bytes."""
+
+    database: str = "default"
+    """Alias in ``DATABASES`` that holds the tables of pgjobs."""
+    lease_seconds: float = 30
+    """How long a claim lasts without a renewal; a dead host's jobs wait this long."""
+    heartbeat_seconds: float = 10
+    """Time between renewals; at most a third of the lease, so that two may be missed."""
+    poll_seconds: float = 1
+    """Longest time a due job waits unseen when no notification arrives and the worker is not idle."""
+    idle_poll_seconds: float = 5
+    """Polling slows to this while nothing is due and notifications are known to arrive."""
+    reap_seconds: float = 5
+    """Time between two looks for lapsed leases."""
+    reap_batch: int = 500
+    """Rows one pass of the reaper takes."""
+    shutdown_grace_seconds: float = 30
+    """After SIGTERM, how long running jobs may finish before they are handed back."""
+    stuck_grace_seconds: float = 30
+    """How long a handler may ignore its timeout before its process is replaced."""
+    concurrency: int = 10
+    """Jobs that one worker process runs at a time."""
+    processes: int = 1
+    """Worker processes of one ``runworkers``."""
+    isolated_processes: int = 2
+    """Suspects (jobs whose worker died) that may run at a time, each alone in a process of its own."""
+    crash_delay_seconds: float = 1
+    """Delay of a job after its worker died; doubles with each further death."""
+    crash_delay_cap_seconds: float = 300
+    """Longest such delay."""
+    notify: bool = True
+    """Send and hear NOTIFY. Polling alone is enough; turn off behind a pooler."""
+    max_payload_bytes: int = 1_000_000
+    """Largest JSON of one job's arguments."""
+    max_result_bytes: int = 1_000_000
+    """Largest JSON of one job's result."""
+    max_error_bytes: int = 16_000
+    """Longest text kept of one error; the middle is cut out."""
+    max_errors: int = 20
+    """Ended attempts kept in a job's history; the oldest are dropped."""
+    max_json_depth: int = 200
+    """Deepest nesting of a stored value."""
+    worker_history_seconds: float = 7 * 86_400
+    """How long the row of a stopped worker is kept."""
+
+
+@cache
+def get_settings() -> Settings:
+    """The settings in force.
+
+    Raises :class:`SettingsError` for an unknown key or a value of the wrong kind, so that a typo never
+    runs on defaults in silence.
+    """
+    given = getattr(django_settings, "PGJOBS", {})
+    if not isinstance(given, dict):
+        raise SettingsError(
+            f"PGJOBS is {given!r}; it must be a dict such as PGJOBS = {{'LEASE_SECONDS': 30}}."
+        )
+    return Settings(**{name: value for key, value in given.items() for name in [_field_of(key, value)]})
+
+
+def _field_of(key: Any, value: Any) -> str:
+    """The field that ``key`` sets, once key and value have been found usable."""
+    known = {f.name.upper(): f for f in fields(Settings)}
+    if key not in known:
+        near = difflib.get_close_matches(str(key).upper(), known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(sorted(known))}."
+        raise SettingsError(f"PGJOBS has an unknown key {key!r}. {hint}")
+    field = known[key]
+    rule, fits = _RULES[str(field.type)]
+    if not fits(value):
+        raise SettingsError(
+            f"PGJOBS[{key!r}] is {value!r}; it must be {rule}. The default is {field.default!r}."
+        )
+    return field.name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("a non-empty string", lambda v: isinstance(v, str) and v != ""),
+    "bool": ("True or False", lambda v: isinstance(v, bool)),
+    "int": ("a positive whole number", lambda v: isinstance(v, int) and _is_number(v)),
+    "float": ("a positive number", _is_number),
+}
+
+
+def _reset(*, setting: str, **kwargs: Any) -> None:
+    if setting == "PGJOBS":
+        get_settings.cache_clear()
+
+
+setting_changed.connect(_reset)

@@ -1,0 +1,116 @@
+"""Database connections in worker processes: whose they are, how they recover, and how a handler's is put back.
+
+Each bookkeeping thread uses the connection that Django gives that thread; handlers run in other threads,
+so the two never meet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+OUTAGE = (OperationalError, InterfaceError)
+"""What Django raises when the server or the connection is gone (and for a few passing faults)."""
+
+_TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
+_TRIES = 5
+
+
+def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Run one statement and return what it returns.
+
+    A statement of its own (outside any transaction) that meets a deadlock or a serialization failure is tried
+    again: databases whose default isolation is stricter than READ COMMITTED raise those for SKIP LOCKED too.
+    """
+    connection = connections[using]
+    for left in reversed(range(_TRIES)):
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, params)
+                return cursor.fetchall() if cursor.description else []
+        except DatabaseError as error:
+            if not left or connection.in_atomic_block or sqlstate(error) not in _TRANSIENT:
+                raise
+    raise AssertionError("unreachable")
+
+
+def sqlstate(error: BaseException) -> str:
+    """PostgreSQL's five-character code of a Django database error, or an empty string."""
+    return getattr(error.__cause__, "sqlstate", None) or ""
+
+
+def drop(using: str) -> None:
+    """Close this thread's connection, whatever state it is in; the next statement opens a new one."""
+    connection = connections[using]
+    try:
+        connection.close()
+    except DatabaseError:
+        connection.connection = None
+
+
+def quiet(using: str) -> None:
+    """Keep DEBUG from collecting the statements of this thread for ever."""
+    connections[using].queries_log = deque(maxlen=0)
+
+
+def release_handler_connections() -> list[str]:
+    """Close every connection that a handler used in this thread, and say in words what it had left behind.
+
+    Closing is the only reset that covers an open transaction, a broken one, autocommit off, session settings,
+    advisory locks and temporary tables alike.
+    """
+    problems = []
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None:
+            _forget_atomic_blocks(connection)
+            continue
+        if connection.in_atomic_block:
+            problems.append(f"an atomic block open on {connection.alias!r}")
+        elif not connection.autocommit:
+            problems.append(f"autocommit off on {connection.alias!r}")
+        elif _in_transaction(connection):
+            problems.append(f"a transaction open on {connection.alias!r}")
+        _forget_atomic_blocks(connection)
+        if "pool" in connection.settings_dict.get("OPTIONS", {}):
+            _discard_session_state(connection)
+        drop(connection.alias)
+    return problems
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    raw: Any = connection.connection
+    return not raw.closed and raw.info.transaction_status.name not in ("IDLE", "UNKNOWN")
+
+
+def _forget_atomic_blocks(connection: BaseDatabaseWrapper) -> None:
+    connection.in_atomic_block = False
+    connection.savepoint_ids = []
+    connection.atomic_blocks = []
+    connection.needs_rollback = False
+    connection.closed_in_transaction = False
+    connection.run_on_commit = []
+
+
+def _discard_session_state(connection: BaseDatabaseWrapper) -> None:
+    # A pooled connection lives on under the next borrower, SET and advisory locks included.
+    raw: Any = connection.connection
+    try:
+        raw.rollback()
+        raw.autocommit = True
+        raw.execute("DISCARD ALL")
+    except Exception:
+        raw.close()
+
+
+def protect_from_forks() -> None:
+    """In a forked child, forget inherited connections: closing one there would end the parent's session."""
+    os.register_at_fork(after_in_child=_forget_inherited)
+
+
+def _forget_inherited() -> None:
+    for connection in connections.all(initialized_only=True):
+        connection.connection = None

@@ -1,0 +1,143 @@
+"""The typed errors of pgjobs. Each takes data and writes its own message: the value, the rule, the cure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class PgJobsError(Exception):
+    """Base of every error that pgjobs raises on purpose."""
+
+
+class SettingsError(PgJobsError):
+    """A key or value of ``settings.PGJOBS`` cannot be used."""
+
+
+class DuplicateJobType(PgJobsError):
+    """Two handlers claim one name; rows would run whichever was imported last."""
+
+    def __init__(self, job_type: str, first: str, second: str) -> None:
+        super().__init__(
+            f"Job type {job_type!r} is declared twice: at {first} and at {second}. "
+            f"A job type names exactly one handler; give one of them another name with @job(name=...)."
+        )
+
+
+class InvalidHandler(PgJobsError):
+    """``@job`` was put on something that a row of keyword arguments cannot call."""
+
+
+class UnknownJobType(PgJobsError):
+    """A name that no handler of this process carries."""
+
+    def __init__(self, job_type: str, known: list[str]) -> None:
+        super().__init__(
+            f"No handler is registered for job type {job_type!r}. Only registered handlers run; put it in a "
+            f"jobs.py of an installed app. Registered here: {', '.join(known) or 'none'}."
+        )
+
+
+class SignatureMismatch(PgJobsError, TypeError):
+    """The arguments given to ``enqueue`` do not fit the handler."""
+
+    def __init__(self, job_type: str, signature: str, problem: str) -> None:
+        super().__init__(f"{job_type}{signature} cannot be called this way: {problem}. No job was enqueued.")
+
+
+class InvalidOption(PgJobsError, ValueError):
+    """An option of ``@job``, ``using`` or a verb has a value that makes no sense."""
+
+    def __init__(self, name: str, value: object, rule: str) -> None:
+        super().__init__(f"{name}={_short(value)} is not allowed: {rule}")
+
+
+class NotStorable(PgJobsError, ValueError):
+    """A value that PostgreSQL's jsonb cannot hold, or would hand back changed.
+
+    ``path`` says where in the value the trouble lies (``payload.lines[3].price``).
+    """
+
+    def __init__(self, path: str, problem: str, cure: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}. {cure}")
+
+
+class LeaseLost(PgJobsError):
+    """The row is no longer this holder's: reaped, released, cancelled, or claimed by somebody else.
+
+    Nothing was written. A handler should stop; whatever it does now, the row belongs to another.
+    """
+
+    def __init__(self, label: str, pk: int, problem: str = "its lease has passed to somebody else") -> None:
+        self.pk = pk
+        super().__init__(
+            f"{label} {pk}: {problem}. Nothing was written; stop working on it and let the present holder finish."
+        )
+
+
+class CommitLost(PgJobsError):
+    """The block of ``ctx.finish`` was left, but its transaction did not commit.
+
+    Happens when the handler closes its connection inside the block (``connection.close()``,
+    ``close_old_connections()``): Django then leaves ``atomic()`` in silence and nothing is stored.
+    """
+
+    def __init__(self, pk: int) -> None:
+        super().__init__(
+            f"job {pk}: the transaction of ctx.finish() did not commit: its connection was closed or replaced "
+            f"inside the block. Nothing was stored; do not close database connections inside ctx.finish()."
+        )
+
+
+class AlreadyProduced(PgJobsError):
+    """Leaves ``ctx.finish`` before its body runs: the job's idempotency key already has a result.
+
+    Let it pass: the executor ends the job as succeeded with the stored result.
+    """
+
+    def __init__(self, key: str, pk: int) -> None:
+        self.key = key
+        super().__init__(
+            f"job {pk}: the idempotency key {key!r} already has a result, so its effect has landed before. "
+            f"The block of ctx.finish() is skipped; do not catch this exception."
+        )
+
+
+class JobTimeout(PgJobsError):
+    """A handler ran past its ``timeout``. Counts as a failed attempt."""
+
+    def __init__(self, pk: int, seconds: float) -> None:
+        super().__init__(f"job {pk} ran longer than its timeout of {seconds:g} s")
+
+
+class Fail(Exception):
+    """Raise in a handler: this job can never work. It ends ``failed`` at once, with ``reason`` for people."""
+
+    def __init__(self, reason: str = "the handler gave up") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Retry(Exception):
+    """Raise in a handler: try again. Spends an attempt; ``after`` replaces the job type's backoff."""
+
+    def __init__(
+        self, reason: str = "the handler asked for a retry", *, after: timedelta | float | None = None
+    ) -> None:
+        self.reason = reason
+        self.after = after
+        super().__init__(reason)
+
+
+class Snooze(Exception):
+    """Raise in a handler: not now, come back after ``delay`` (timedelta or seconds). Costs no attempt."""
+
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        self.delay = delay
+        self.reason = reason
+        super().__init__(reason or f"snoozed for {delay}")
+
+
+def _short(value: object, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,60 @@
+"""The fence: whatever takes a row out of ``running`` names id, status and token, and clears the lease from here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgjobs.exceptions import LeaseLost
+from pgjobs.leases.models import LeasedRow
+from pgjobs.leases.states import RUNNING, Lease
+
+LEASE_CLEARED = "lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL"
+"""SET list of every move out of ``running``."""
+
+GIVEN = "unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS given(id, token)"
+"""The leases a statement is about, as rows."""
+
+
+def held_rows(table: str, *, locking: str = "FOR UPDATE OF leased") -> str:
+    """SELECT of the ids in ``given`` that are still held under the given token, locked in id order.
+
+    Lock order: whoever locks several rows of a leased table waits in the order of id, or skips.
+    """
+    return (
+        f"SELECT leased.id FROM {table} AS leased JOIN given ON given.id = leased.id "  # noqa: S608
+        f"WHERE leased.status = '{RUNNING}' AND leased.lease_token = given.token "
+        f"ORDER BY leased.id {locking}"
+    )
+
+
+def error_appended(entry: str, table: str = "leased") -> str:
+    """SQL for ``errors`` with ``entry`` (a jsonb expression) at its end, the oldest dropped beyond the limit.
+
+    A history that somebody edited into something else than a list starts anew rather than blocking the row.
+    """
+    errors = f"{table}.errors"
+    return (
+        f"CASE WHEN jsonb_typeof({errors}) <> 'array' THEN jsonb_build_array({entry}) "
+        f"WHEN jsonb_array_length({errors}) >= %(max_errors)s THEN ({errors} - 0) || jsonb_build_array({entry}) "
+        f"ELSE {errors} || jsonb_build_array({entry}) END"
+    )
+
+
+def hold(model: type[LeasedRow], lease: Lease, *, using: str) -> None:
+    """Lock the row for the rest of the caller's transaction; while it lasts nobody can take the lease away.
+
+    Raises :class:`LeaseLost` when the row no longer carries the token.
+    """
+    rows = model._base_manager.using(using).select_for_update()
+    if not rows.filter(pk=lease.pk, status=RUNNING, lease_token=lease.token).values_list("pk").first():
+        raise LeaseLost(lease.label, lease.pk)
+
+
+def leave(model: type[LeasedRow], lease: Lease, *, to: str, using: str, **columns: Any) -> None:
+    """Move one held row out of ``running``, with ``columns`` set in the same statement.
+
+    Raises :class:`LeaseLost` when no row moved.
+    """
+    held = model._base_manager.using(using).filter(pk=lease.pk, status=RUNNING, lease_token=lease.token)
+    if not held.update(status=to, lease_owner=None, lease_token=None, lease_expires_at=None, **columns):
+        raise LeaseLost(lease.label, lease.pk)

@@ -1,0 +1,135 @@
+"""Reap: take back the rows of dead workers, count the crash, and stop rows that have killed too many."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import DatabaseError
+
+from pgjobs import signals
+from pgjobs.conf import get_settings
+from pgjobs.connections import OUTAGE, rows
+from pgjobs.leases.fence import LEASE_CLEARED, error_appended
+from pgjobs.leases.models import LeasedRow
+from pgjobs.leases.states import RUNNING
+
+logger = logging.getLogger("pgjobs.leases")
+
+
+@dataclass(slots=True)
+class Reaped:
+    """What one pass did: ids that wait for another try, ids whose crash budget is spent."""
+
+    requeued: list[int] = field(default_factory=list)
+    exhausted: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.requeued) + len(self.exhausted)
+
+
+# running -> claimable (after a delay) or exhausted. Fence: status and, for lapsed rows, the expiry, both read
+# under the row's lock, so a renewal or settlement that came first wins. Locks: in id order, skipping held rows.
+_REAP = """
+WITH lost AS MATERIALIZED (
+    SELECT id FROM {table} WHERE status = '{running}' AND {which}
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+),
+told AS MATERIALIZED (
+    SELECT leased.id, format(
+        'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
+        leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes
+    ) AS message
+    FROM {table} AS leased JOIN lost ON lost.id = leased.id
+)
+UPDATE {table} AS leased
+SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
+    crash_count = leased.crash_count + 1,
+    available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
+        secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
+    completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
+    last_error = told.message,
+    {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
+    errors = {errors},
+    {cleared}
+FROM told WHERE leased.id = told.id
+RETURNING leased.id, leased.status"""
+
+_SPENT = "leased.crash_count + 1 >= leased.max_crashes"
+_ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
+    'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
+
+
+def reap_lapsed(model: type[LeasedRow], *, using: str, limit: int | None = None) -> Reaped:
+    """Take back up to ``limit`` rows whose lease has ended by the database's clock. No kind of row is exempt."""
+    return _reap(model, "lease_expires_at < clock_timestamp()", {}, using, limit)
+
+
+def reap_owner(model: type[LeasedRow], owner: str, *, using: str) -> Reaped:
+    """Take back all that ``owner`` holds, lapsed or not: for a process that is known to have died."""
+    total = Reaped()
+    while batch := _reap(model, "lease_owner = %(owner)s", {"owner": owner}, using, None):
+        total.requeued += batch.requeued
+        total.exhausted += batch.exhausted
+    return total
+
+
+def _reap(
+    model: type[LeasedRow], which: str, params: dict[str, Any], using: str, limit: int | None
+) -> Reaped:
+    settings = get_settings()
+    params = {
+        **params,
+        "limit": limit or settings.reap_batch,
+        "delay": settings.crash_delay_seconds,
+        "cap": settings.crash_delay_cap_seconds,
+        "max_errors": settings.max_errors,
+    }
+    reaped = Reaped()
+    for pk, status in _moved(model, which, params, using):
+        (reaped.exhausted if status == model.LEASE.exhausted else reaped.requeued).append(pk)
+    if reaped:
+        signals.rows_reaped.send_robust(
+            None, label=model.LEASE.label, requeued=reaped.requeued, exhausted=reaped.exhausted
+        )
+    return reaped
+
+
+def _moved(
+    model: type[LeasedRow], which: str, params: dict[str, Any], using: str
+) -> Iterator[tuple[Any, ...]]:
+    """The rows that were taken back: in one statement, or one by one when one of them cannot be moved."""
+    try:
+        yield from rows(using, _sql(model, which), params)
+        return
+    except OUTAGE:
+        raise
+    except DatabaseError:
+        logger.exception("taking back %s rows one by one", model.LEASE.label)
+    table = f'"{model._meta.db_table}"'
+    listing = f"SELECT id FROM {table} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    for (pk,) in rows(using, listing, params):
+        try:
+            yield from rows(using, _sql(model, f"id = %(pk)s AND {which}"), {**params, "pk": pk})
+        except OUTAGE:
+            raise
+        except DatabaseError:
+            logger.exception("%s %s cannot be taken back; the others are", model.LEASE.label, pk)
+
+
+def _sql(model: type[LeasedRow], which: str) -> str:
+    rules = model.LEASE
+    return _REAP.format(
+        table=f'"{model._meta.db_table}"',
+        running=RUNNING,
+        which=which,
+        spent=_SPENT,
+        exhausted=rules.exhausted,
+        claimable=rules.claimable,
+        final="true" if rules.exhausted_is_final else "false",
+        reason=rules.exhausted_reason_column,
+        errors=error_appended(_ENTRY),
+        cleared=LEASE_CLEARED,
+    )

@@ -1,0 +1,67 @@
+"""Release: a living process hands rows back in order; the attempt is not counted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from pgjobs.connections import rows
+from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, held_rows
+from pgjobs.leases.models import LeasedRow
+from pgjobs.leases.states import RUNNING, Lease
+
+# running -> claimable. Fence: id, status, token. Locks: in id order.
+_RELEASE = """
+WITH given AS MATERIALIZED (SELECT * FROM {given}),
+held AS MATERIALIZED ({held})
+UPDATE {table} AS leased
+SET status = '{claimable}', attempt_count = GREATEST(leased.attempt_count - 1, 0), {cleared}
+FROM held WHERE leased.id = held.id
+RETURNING leased.id"""
+
+# running -> claimable. Fence: a token or an owner that only the caller has known. Locks: in id order.
+_RELEASE_ALL = """
+WITH held AS MATERIALIZED (
+    SELECT id FROM {table} WHERE status = '{running}' AND {whose} ORDER BY id FOR UPDATE
+)
+UPDATE {table} AS leased
+SET status = '{claimable}', attempt_count = GREATEST(leased.attempt_count - 1, 0), {cleared}
+FROM held WHERE leased.id = held.id
+RETURNING leased.id"""
+
+
+def release(model: type[LeasedRow], leases: Sequence[Lease], *, using: str) -> set[int]:
+    """Hand ``leases`` back unspent, claimable at once, and return the ids that moved. Lost ones are left alone."""
+    if not leases:
+        return set()
+    table = f'"{model._meta.db_table}"'
+    sql = _RELEASE.format(
+        given=GIVEN,
+        table=table,
+        held=held_rows(table),
+        claimable=model.LEASE.claimable,
+        cleared=LEASE_CLEARED,
+    )
+    params = {"ids": [lease.pk for lease in leases], "tokens": [lease.token for lease in leases]}
+    return {pk for (pk,) in rows(using, sql, params)}
+
+
+def release_claim(model: type[LeasedRow], token: uuid.UUID, *, using: str) -> set[int]:
+    """Hand back whatever was claimed under ``token``: for a claim whose reply never arrived."""
+    return _release_all(model, "lease_token = %(whose)s::uuid", str(token), using)
+
+
+def release_owner(model: type[LeasedRow], owner: str, *, using: str) -> set[int]:
+    """Hand back all that ``owner`` still holds: for a process that was told to stop and has ended."""
+    return _release_all(model, "lease_owner = %(whose)s", owner, using)
+
+
+def _release_all(model: type[LeasedRow], condition: str, whose: str, using: str) -> set[int]:
+    sql = _RELEASE_ALL.format(
+        table=f'"{model._meta.db_table}"',
+        running=RUNNING,
+        whose=condition,
+        claimable=model.LEASE.claimable,
+        cleared=LEASE_CLEARED,
+    )
+    return {pk for (pk,) in rows(using, sql, {"whose": whose})}

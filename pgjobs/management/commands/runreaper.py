@@ -1,0 +1,63 @@
+"""``manage.py runreaper``: take back the jobs of dead workers, and nothing else."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from pgjobs import connections
+from pgjobs.conf import get_settings
+from pgjobs.worker.reaper import Reaper
+from pgjobs.worker.service import RECONNECT
+
+
+class Command(BaseCommand):
+    """Reap in a loop, or once."""
+
+    help = "Take back jobs whose lease has lapsed. Every worker does this too, unless told --no-reaper."
+    requires_system_checks = ["pgjobs"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Once, or how often."""
+        parser.add_argument("--once", action="store_true", help="one pass, then end")
+        parser.add_argument(
+            "--interval",
+            type=float,
+            default=get_settings().reap_seconds,
+            help=f"seconds between passes (default {get_settings().reap_seconds:g})",
+        )
+
+    def handle(self, *, once: bool, interval: float, **options: Any) -> None:
+        """Pass after pass; an outage is waited out."""
+        using = get_settings().database
+        reaper = Reaper(interval, using=using)
+        if once:
+            self._report(reaper)
+            return
+        stop: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.put(None))
+        failures = 0
+        while True:
+            try:
+                self._report(reaper)
+                failures, pause = 0, reaper.seconds_until_due()
+            except connections.OUTAGE as error:
+                connections.drop(using)
+                failures += 1
+                pause = RECONNECT.delay(failures)
+                if not failures & (failures - 1):
+                    self.stderr.write(f"pgjobs: the database is away: {error}")
+            try:
+                stop.get(timeout=pause)
+                return
+            except queue.Empty:
+                continue
+
+    def _report(self, reaper: Reaper) -> None:
+        reaped = reaper.run()
+        if reaped:
+            self.stdout.write(f"pgjobs: reaped, requeued {reaped.requeued}, dead {reaped.exhausted}")

@@ -1,0 +1,72 @@
+"""``manage.py runworkers``: arguments to options, then the supervisor."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import SettingsError
+from pgjobs.queue.registry import registry
+from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.supervisor import Supervisor
+
+
+class Command(BaseCommand):
+    """Run workers until SIGTERM or Ctrl-C; a second one does not wait for running jobs."""
+
+    help = (
+        "Run worker processes. SIGTERM or Ctrl-C: finish what runs, hand back the rest. Twice: hand back now."
+    )
+    requires_system_checks = ["pgjobs"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Every option replaces a setting of PGJOBS for this run."""
+        s = get_settings()
+        add = parser.add_argument
+        add("--queues", default="", help="comma-separated; default: all queues")
+        add("--processes", type=int, help=f"worker processes (default {s.processes})")
+        add("--concurrency", type=int, help=f"jobs at a time in each process (default {s.concurrency})")
+        add(
+            "--lease-seconds",
+            type=float,
+            help=f"life of a claim without renewal (default {s.lease_seconds:g})",
+        )
+        add("--heartbeat-seconds", type=float, help=f"between renewals (default {s.heartbeat_seconds:g})")
+        add("--poll-seconds", type=float, help=f"longest wait unless notified (default {s.poll_seconds:g})")
+        add(
+            "--grace-seconds",
+            type=float,
+            help=f"for running jobs after SIGTERM (default {s.shutdown_grace_seconds:g})",
+        )
+        add("--drain", action="store_true", help="end when nothing is runnable")
+        add("--no-reaper", action="store_true", help="leave lapsed leases to other workers or runreaper")
+
+    def handle(self, **options: Any) -> None:
+        """Run, and end with the supervisor's exit code."""
+        queues = tuple(name.strip() for name in options["queues"].split(",") if name.strip())
+        names = (
+            "processes",
+            "concurrency",
+            "lease_seconds",
+            "heartbeat_seconds",
+            "poll_seconds",
+            "grace_seconds",
+        )
+        try:
+            given = {name: options[name] for name in names}
+            worker_options = WorkerOptions.from_settings(
+                **given, queues=queues, drain=options["drain"], reaper=not options["no_reaper"]
+            )
+        except SettingsError as error:
+            raise CommandError(str(error)) from error
+        if not registry.names():
+            raise CommandError(
+                "No job types are registered, so there is nothing to work on. Declare handlers with @job in a "
+                "jobs.py of an app in INSTALLED_APPS."
+            )
+        code = Supervisor(worker_options).run()
+        if code:
+            sys.exit(code)

@@ -1,0 +1,1 @@
+"""Jobs: their types, their rows, and the verbs that move them."""

@@ -1,0 +1,34 @@
+"""One attempt as the worker carries it: what was claimed, and what it came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgjobs.leases.states import Lease
+from pgjobs.queue.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job in this process's hands."""
+
+    lease: Lease
+    job_type: str
+    payload: str
+    """JSON text, decoded by the executor, so that one bad payload spoils one job and not the batch."""
+    attempt: int
+    """Number of this claim, 1 for the first."""
+    crash_count: int
+    max_attempts: int
+    idempotency_key: str | None
+    already_produced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt with its outcome, on its way to be settled."""
+
+    job: ClaimedJob
+    outcome: Outcome
+    seconds: float = 0.0
+    """How long the handler ran, by the worker's monotonic clock."""

@@ -1,0 +1,275 @@
+"""What authors of jobs import: ``@job`` and the object it makes. Loads no models until something is enqueued."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
+
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from pgjobs import codec
+from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
+from pgjobs.queue.registry import Handler, RetryPolicy, registry
+
+if TYPE_CHECKING:
+    from pgjobs.queue.models import Job
+
+_UNSET: Any = object()
+_DEFAULT_RETRY = Backoff()
+_SMALLEST, _LARGEST = -32_768, 32_767  # smallint
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What is written on the row beside the arguments."""
+
+    queue: str = "default"
+    priority: int = 100
+    max_attempts: int = 5
+    max_crashes: int = 3
+    run_after: dt.datetime | dt.timedelta | None = None
+    idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("queue", self.queue, 100)
+        if self.idempotency_key is not None:
+            _check_name("idempotency_key", self.idempotency_key, 255)
+        _check_whole("priority", self.priority, _SMALLEST, _LARGEST)
+        _check_whole("max_attempts", self.max_attempts, 1, 10_000)
+        _check_whole("max_crashes", self.max_crashes, 1, 1_000)
+        _check_run_after(self.run_after)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobType:
+    """A handler that can be enqueued. Calling it calls the function, here and now."""
+
+    handler: Handler
+    signature: inspect.Signature
+    options: JobOptions
+
+    @property
+    def job_type(self) -> str:
+        """The name its rows carry."""
+        return self.handler.job_type
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.handler.function(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        queue: str = _UNSET,
+        priority: int = _UNSET,
+        run_after: dt.datetime | dt.timedelta | None = _UNSET,
+        idempotency_key: str | None = _UNSET,
+        max_attempts: int = _UNSET,
+        max_crashes: int = _UNSET,
+    ) -> JobType:
+        """A copy that enqueues with other options.
+
+        ``run_after`` is an aware datetime, or a timedelta that the database adds to its own clock. A job whose
+        ``idempotency_key`` already has a result is not worked again.
+        """
+        given: dict[str, Any] = {
+            "queue": queue,
+            "priority": priority,
+            "run_after": run_after,
+            "idempotency_key": idempotency_key,
+            "max_attempts": max_attempts,
+            "max_crashes": max_crashes,
+        }
+        return replace(
+            self, options=replace(self.options, **{k: v for k, v in given.items() if v is not _UNSET})
+        )
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> Job:
+        """Insert one job in the caller's transaction; workers see it when that commits.
+
+        Raises :class:`SignatureMismatch` or :class:`NotStorable`; then nothing was inserted.
+        """
+        from pgjobs.queue.enqueue import insert_job  # models: not before Django is ready
+
+        payload = self._bound(args, kwargs)
+        return insert_job(self._new(), payload, self._text(payload), self.options.idempotency_key)
+
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
+        """:meth:`enqueue` for async code. Not part of a transaction: Django's are synchronous."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[Mapping[str, Any]],
+        *,
+        idempotency_key: Callable[[dict[str, Any]], str] | None = None,
+    ) -> list[int]:
+        """Insert many jobs, all or none, and return their ids in the order given.
+
+        ``idempotency_key`` makes the key of each job from its keyword arguments.
+        """
+        from pgjobs.queue.enqueue import insert_jobs
+
+        if self.options.idempotency_key is not None:
+            raise InvalidOption(
+                "idempotency_key",
+                self.options.idempotency_key,
+                "many jobs cannot share one key; pass enqueue_many(..., idempotency_key=function_of_arguments).",
+            )
+        texts: list[str] = []
+        keys: list[str | None] = []
+        for given in payloads:
+            payload = self._bound((), given)
+            texts.append(self._text(payload))
+            keys.append(_checked_key(idempotency_key(payload)) if idempotency_key else None)
+        return insert_jobs(self._new(), texts, keys)
+
+    async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[int]:
+        """:meth:`enqueue_many` for async code."""
+        return await sync_to_async(self.enqueue_many)(payloads)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The call as keyword arguments."""
+        if not isinstance(kwargs, Mapping):
+            raise SignatureMismatch(
+                self.job_type, str(self.signature), f"{kwargs!r} is not a dict of arguments"
+            )
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise SignatureMismatch(self.job_type, str(self.signature), str(error)) from None
+        payload = bound.arguments
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                payload.update(payload.pop(name, {}))
+        return payload
+
+    def _text(self, payload: dict[str, Any]) -> str:
+        return codec.dumps(payload, label="payload", max_bytes=get_settings().max_payload_bytes)
+
+    def _new(self) -> Any:
+        from pgjobs.queue.enqueue import NewJobs
+
+        o = self.options
+        return NewJobs(self.job_type, o.queue, o.priority, o.max_attempts, o.max_crashes, o.run_after)
+
+
+@overload
+def job(function: Callable[..., Any], /) -> JobType: ...
+@overload
+def job(
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    priority: int = 100,
+    max_attempts: int = 5,
+    max_crashes: int = 3,
+    retry: RetryPolicy = _DEFAULT_RETRY,
+    timeout: float | dt.timedelta | None = None,
+    takes_context: bool = False,
+) -> Callable[[Callable[..., Any]], JobType]: ...
+def job(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    priority: int = 100,
+    max_attempts: int = 5,
+    max_crashes: int = 3,
+    retry: RetryPolicy = _DEFAULT_RETRY,
+    timeout: float | dt.timedelta | None = None,
+    takes_context: bool = False,
+) -> Any:
+    """Make a function a job type, with or without arguments: ``@job`` or ``@job(queue="documents")``.
+
+    ``retry`` says how long to wait after an exception; ``timeout`` (seconds or timedelta) bounds one attempt;
+    with ``takes_context`` the first parameter is the context. Rows carry ``name``, by default
+    ``<app label>.<function name>``: renaming a function orphans rows that wait under the old name.
+    Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateJobType` at import.
+    """
+    options = JobOptions(queue=queue, priority=priority, max_attempts=max_attempts, max_crashes=max_crashes)
+    seconds = _check_timeout(timeout)
+    if not isinstance(retry, Backoff) and not callable(retry):
+        raise InvalidOption("retry", retry, "give a Backoff, or a function of attempt and exception.")
+
+    def declare(function: Callable[..., Any]) -> JobType:
+        signature = _payload_signature(function, takes_context)
+        handler = Handler(function, name, retry, seconds, takes_context)
+        registry.add(handler)
+        return JobType(handler, signature, options)
+
+    return declare if function is None else declare(function)
+
+
+def _payload_signature(function: Any, takes_context: bool) -> inspect.Signature:
+    """The signature without the context. Raises :class:`InvalidHandler` when keywords cannot fill it."""
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise InvalidHandler(f"@job needs a plain function, not {function!r}.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidHandler(f"@job {function.__qualname__} is a generator: calling it would run nothing.")
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    if takes_context:
+        if not parameters:
+            raise InvalidHandler(
+                f"@job {function.__qualname__} says takes_context=True but has no parameter for it."
+            )
+        parameters = parameters[1:]
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InvalidHandler(
+                f"@job {function.__qualname__}{signature}: {parameter} cannot be filled by name, and a payload is "
+                f"keyword arguments. Use ordinary parameters."
+            )
+    return signature.replace(parameters=parameters, return_annotation=signature.empty)
+
+
+def _check_name(option: str, value: Any, longest: int) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidOption(option, value, "give non-empty text.")
+    if len(value) > longest:
+        raise InvalidOption(
+            option, value, f"{len(value)} characters are more than {longest}; shorten or hash it."
+        )
+    codec.check_text(value, option)
+
+
+def _checked_key(key: str) -> str:
+    _check_name("idempotency_key", key, 255)
+    return key
+
+
+def _check_whole(option: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidOption(option, value, f"give a whole number from {least} to {most}.")
+
+
+def _check_run_after(value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, dt.timedelta):
+        if not 0 <= value.total_seconds() <= 100 * MAX_DELAY_SECONDS:
+            raise InvalidOption("run_after", value, "give a delay from 0 to 100 years.")
+    elif not isinstance(value, dt.datetime):
+        raise InvalidOption("run_after", value, "give an aware datetime or a timedelta.")
+    elif timezone.is_naive(value):
+        raise InvalidOption(
+            "run_after", value, "a naive time has no instant; use django.utils.timezone.now()."
+        )
+
+
+def _check_timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, dt.timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidOption("timeout", value, "give seconds or a timedelta.")
+    if not 0 < seconds <= MAX_DELAY_SECONDS:
+        raise InvalidOption("timeout", value, "give more than 0 and at most a year.")
+    return float(seconds)

@@ -1,0 +1,59 @@
+"""Finish: a handler's own effects and the success of its job in one short, fenced transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connections, transaction
+from django.db.models.functions import Now
+
+from pgjobs.exceptions import AlreadyProduced, CommitLost, PgJobsError
+from pgjobs.leases.fence import hold, leave
+from pgjobs.queue.attempts import ClaimedJob
+from pgjobs.queue.models import Job
+from pgjobs.queue.results import produce
+from pgjobs.queue.states import JobStatus
+
+
+@contextmanager
+def finishing(job: ClaimedJob, result: str | None, *, using: str) -> Iterator[None]:
+    """A transaction on the handler's connection that ends with the job succeeded.
+
+    The row is locked under its lease before the block runs, so a holder that lost it does no work here, and
+    nobody can take the lease while the block runs. Raises :class:`LeaseLost`; :class:`AlreadyProduced` instead
+    of running the block when the key has a result; :class:`CommitLost` when the commit did not happen.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block or not connection.get_autocommit():
+        raise PgJobsError(
+            f"job {job.lease.pk}: ctx.finish() opens its own transaction, but one is open on {using!r} already. "
+            f"Leave your atomic() block (and turn autocommit on) first, or put the writes inside ctx.finish()."
+        )
+    committed: list[bool] = []
+    with transaction.atomic(using=using, durable=True):
+        hold(Job, job.lease, using=using)
+        if job.idempotency_key and not produce(
+            job.lease.owner, [(job.idempotency_key, job.lease.pk, result)], using=using
+        ):
+            raise AlreadyProduced(job.idempotency_key, job.lease.pk)
+        yield
+        leave(
+            Job,
+            job.lease,
+            to=JobStatus.SUCCEEDED,
+            using=using,
+            completed_at=Now(),
+            completed_by=job.lease.owner,
+            note="",
+            **({} if result is None else {"result": _as_json(result)}),
+        )
+        transaction.on_commit(lambda: committed.append(True), using=using)
+    if not committed:
+        raise CommitLost(job.lease.pk)
+
+
+def _as_json(text: str) -> object:
+    from django.db.models.expressions import RawSQL
+
+    return RawSQL("%s::jsonb", (text,))

@@ -1,0 +1,106 @@
+"""The tables of the queue. Columns, constraints and indexes; no verbs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+
+from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
+from pgjobs.leases.states import LeaseRules
+from pgjobs.queue.states import JobStatus
+
+
+class Job(LeasedRow):
+    """One piece of work: a registered handler's name and its keyword arguments."""
+
+    LEASE: ClassVar[LeaseRules] = LeaseRules(
+        label="job",
+        kind_column="job_type",
+        claimable=JobStatus.PENDING.value,
+        exhausted=JobStatus.DEAD.value,
+        exhausted_reason_column="note",
+        exhausted_is_final=True,
+    )
+
+    job_type = models.CharField(max_length=200, help_text="the registered handler that runs it")
+    payload = models.JSONField(
+        default=dict,
+        db_default=models.Value({}, models.JSONField()),
+        blank=True,
+        help_text="keyword arguments",
+    )
+    status = models.CharField(
+        max_length=16, choices=JobStatus, default=JobStatus.PENDING, db_default=JobStatus.PENDING.value
+    )
+    max_attempts = models.IntegerField(default=5, db_default=5)
+    completed_by = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is "not yet"
+    idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - null is "none"
+    result = models.JSONField(null=True, blank=True)
+    progress = models.JSONField(null=True, blank=True, help_text="done, total, note")
+    note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
+
+    class Meta:
+        verbose_name = "job"
+        verbose_name_plural = "jobs"
+        permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
+        constraints = [
+            running_means_leased("pgjobs_job_lease"),
+            models.CheckConstraint(condition=models.Q(status__in=JobStatus.values), name="pgjobs_job_status"),
+            models.CheckConstraint(
+                condition=models.Q(max_attempts__gte=1, max_crashes__gte=1), name="pgjobs_job_budgets"
+            ),
+        ]
+        indexes = [
+            *claim_indexes("pgjobs_job", JobStatus.PENDING.value),
+            *(
+                models.Index(
+                    fields=["-completed_at"], name=f"pgjobs_job_{status}", condition=models.Q(status=status)
+                )
+                for status in (JobStatus.FAILED.value, JobStatus.DEAD.value, JobStatus.CANCELLED.value)
+            ),
+        ]
+
+
+class JobResult(models.Model):
+    """The one effect of an idempotency key, by whoever produced it first."""
+
+    idempotency_key = models.CharField(max_length=255, primary_key=True)
+    # No database constraint: the result outlives the row of the job when old jobs are removed.
+    job = models.ForeignKey(
+        Job, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
+    )
+    produced_by = models.CharField(max_length=200)
+    produced_at = models.DateTimeField(db_default=Now(), editable=False)
+    result = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "job result"
+        verbose_name_plural = "job results"
+
+    def __str__(self) -> str:
+        return self.idempotency_key
+
+
+class Worker(models.Model):
+    """One process that claims. The name is new at every start, so that no process inherits another's leases."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=200, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.IntegerField()
+    version = models.CharField(max_length=50)
+    queues = models.JSONField(default=list, help_text="empty: all queues")
+    slots = models.IntegerField(help_text="jobs it runs at a time")
+    started_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
+    last_poll_at = models.DateTimeField(null=True, blank=True)
+    stopped_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "worker"
+        verbose_name_plural = "workers"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,232 @@
+"""Settle: write how attempts ended, many in one statement, each row fenced by its own token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from django.db import transaction
+
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows
+from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
+from pgjobs.queue.attempts import ClaimedJob, Ended
+from pgjobs.queue.outcomes import (
+    Abandoned,
+    AlreadyExisted,
+    Failed,
+    Finished,
+    Problem,
+    Raised,
+    Snoozed,
+    Succeeded,
+)
+from pgjobs.queue.results import produce
+from pgjobs.queue.states import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The columns one outcome comes to."""
+
+    status: JobStatus
+    result: str | None = None
+    problem: Problem | None = None
+    delay: float | None = None
+    refund: int = 0
+    note: str = ""
+
+
+# running -> what the outcome says. Fence: id, status, token. Locks: in id order. Called by: the settler.
+_SETTLE = """
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %(ids)s::bigint[], %(tokens)s::uuid[], %(statuses)s::text[], %(results)s::text[], %(entries)s::text[],
+        %(messages)s::text[], %(delays)s::float8[], %(refunds)s::int[], %(notes)s::text[]
+    ) AS given(id, token, status, result, entry, message, delay, refund, note)
+),
+held AS MATERIALIZED ({held})
+UPDATE pgjobs_job AS leased
+SET status = given.status,
+    result = COALESCE(given.result::jsonb, leased.result),
+    errors = CASE WHEN given.entry IS NULL THEN leased.errors ELSE {errors} END,
+    last_error = COALESCE(given.message, leased.last_error),
+    available_at = CASE WHEN given.delay IS NULL THEN leased.available_at
+                        ELSE clock_timestamp() + make_interval(secs => given.delay) END,
+    attempt_count = leased.attempt_count - given.refund,
+    completed_at = CASE WHEN given.status <> 'pending' THEN clock_timestamp() END,
+    completed_by = CASE WHEN given.status <> 'pending' THEN leased.lease_owner END,
+    note = given.note,
+    {cleared}
+FROM held JOIN given USING (id)
+WHERE leased.id = held.id
+RETURNING leased.id"""
+
+_ENTRY = (
+    "given.entry::jsonb || jsonb_build_object("
+    "'attempt', leased.attempt_count, 'worker', leased.lease_owner, 'at', clock_timestamp())"
+)
+
+# running -> succeeded, when nothing but results is to be written: the same, with less to carry.
+_SUCCEED = """
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::uuid[], %(results)s::text[]) AS given(id, token, result)
+),
+held AS MATERIALIZED ({held})
+UPDATE pgjobs_job AS leased
+SET status = 'succeeded', result = given.result::jsonb, note = '', completed_at = clock_timestamp(),
+    completed_by = leased.lease_owner, {cleared}
+FROM held JOIN given USING (id)
+WHERE leased.id = held.id
+RETURNING leased.id"""
+
+_TABLE = "pgjobs_job"
+_SETTLE_SQL = _SETTLE.format(held=held_rows(_TABLE), errors=error_appended(_ENTRY), cleared=LEASE_CLEARED)
+_SUCCEED_SQL = _SUCCEED.format(held=held_rows(_TABLE), cleared=LEASE_CLEARED)
+
+_LANDED = """
+SELECT job.id FROM pgjobs_job AS job
+JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS asked(id, attempt) USING (id)
+WHERE job.attempt_count = asked.attempt AND job.status <> 'running'
+  AND (job.completed_by = %(owner)s OR (job.errors -> -1 ->> 'worker' = %(owner)s
+       AND job.errors -> -1 ->> 'kind' <> 'lost' AND (job.errors -> -1 ->> 'attempt')::int = asked.attempt))"""
+
+
+def settle(ended: Sequence[Ended], *, using: str) -> set[int]:
+    """Write the outcomes and return the ids that moved; every other row is no longer this worker's.
+
+    One statement, unless idempotency keys are to be stored: then one short transaction, in which a job whose
+    key has a result by now takes that result and says so.
+    """
+    keyed = [e for e in ended if e.job.idempotency_key and isinstance(e.outcome, Succeeded | AlreadyExisted)]
+    plain = [e for e in ended if e not in keyed] if keyed else list(ended)
+    moved = _write([(e.job, written(e)) for e in plain], using=using) if plain else set()
+    if keyed:
+        with transaction.atomic(using=using):
+            moved |= _settle_keyed(keyed, using=using)
+    return moved
+
+
+def landed(ended: Sequence[Ended], *, using: str) -> set[int]:
+    """Of attempts whose settlement moved no row: the ids whose end this same attempt has written before.
+
+    The answer to a settlement was lost with the connection, or ``ctx.finish`` had settled already.
+    """
+    params = {
+        "ids": [e.job.lease.pk for e in ended],
+        "attempts": [e.job.attempt for e in ended],
+        "owner": ended[0].job.lease.owner,
+    }
+    return {pk for (pk,) in rows(using, _LANDED, params)}
+
+
+def written(ended: Ended) -> Written:
+    """The columns that an outcome comes to, budgets applied."""
+    job, outcome = ended.job, ended.outcome
+    match outcome:
+        case Succeeded(result=result):
+            return Written(JobStatus.SUCCEEDED, result=result)
+        case AlreadyExisted(key=key):
+            return Written(JobStatus.SUCCEEDED, note=f"result already existed for key {key!r}")
+        case Failed(problem=problem):
+            return Written(JobStatus.FAILED, problem=problem, note=problem.message[:500])
+        case Snoozed(delay=delay, reason=reason):
+            return Written(JobStatus.PENDING, delay=delay, refund=1, note=reason[:500] or "snoozed")
+        case Raised(problem=problem, delay=delay):
+            # Claims that ended with a dead worker are charged to the crash budget, not to this one.
+            spent = job.attempt - job.crash_count
+            if spent >= job.max_attempts:
+                return Written(
+                    JobStatus.DEAD,
+                    problem=problem,
+                    note=f"attempt budget spent: {spent} of {job.max_attempts}",
+                )
+            return Written(JobStatus.PENDING, problem=problem, delay=delay)
+        case Abandoned():
+            return Written(
+                JobStatus.PENDING, refund=1, note="handed back: the holder could not confirm its lease"
+            )
+        case Finished():
+            raise AssertionError("ctx.finish() has settled this job")
+        case _:
+            assert_never(outcome)
+
+
+def _settle_keyed(keyed: list[Ended], *, using: str) -> set[int]:
+    jobs = {e.job.lease.pk: e for e in keyed}
+    held = {pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in keyed]))}
+    wanted = [
+        (str(e.job.idempotency_key), pk, e.outcome.result)
+        for pk, e in jobs.items()
+        if pk in held and isinstance(e.outcome, Succeeded)
+    ]
+    first = produce(keyed[0].job.lease.owner, wanted, using=using) if wanted else set()
+    writes = []
+    late = {}
+    for pk in held:
+        e = jobs[pk]
+        if pk in first:
+            writes.append((e.job, written(e)))
+        else:
+            late[pk] = e.job
+    for job, (result, note) in zip(late.values(), _existing(list(late.values()), using), strict=True):
+        writes.append((job, Written(JobStatus.SUCCEEDED, result=result, note=note)))
+    return _write(writes, using=using) if writes else set()
+
+
+def _existing(jobs: list[ClaimedJob], using: str) -> list[tuple[str | None, str]]:
+    """Result (JSON text) and note for jobs whose key came second."""
+    if not jobs:
+        return []
+    found = rows(using, _EXISTING, {"keys": [job.idempotency_key for job in jobs]})
+    by_key = {key: (result, job_id, worker) for key, job_id, worker, result in found}
+    told = []
+    for job in jobs:
+        result, job_id, worker = by_key.get(job.idempotency_key, (None, None, "unknown"))
+        told.append((result, f"result already existed: produced by job {job_id} on worker {worker}"))
+    return told
+
+
+_HOLD_SQL = f"WITH given AS MATERIALIZED (SELECT * FROM {GIVEN}) {held_rows(_TABLE)}"  # noqa: S608
+_EXISTING = """
+SELECT idempotency_key, job_id, produced_by, result::text
+FROM pgjobs_jobresult WHERE idempotency_key = ANY(%(keys)s::text[])"""
+
+
+def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
+    params = _leases([job for job, _ in writes])
+    if all(w.status is JobStatus.SUCCEEDED and not w.note for _, w in writes):
+        params["results"] = [w.result for _, w in writes]
+        return {pk for (pk,) in rows(using, _SUCCEED_SQL, params)}
+    params |= {
+        "statuses": [w.status.value for _, w in writes],
+        "results": [w.result for _, w in writes],
+        "entries": [_entry(w.problem) for _, w in writes],
+        "messages": [_message(w.problem) for _, w in writes],
+        "delays": [w.delay for _, w in writes],
+        "refunds": [w.refund for _, w in writes],
+        "notes": [w.note for _, w in writes],
+        "max_errors": get_settings().max_errors,
+    }
+    return {pk for (pk,) in rows(using, _SETTLE_SQL, params)}
+
+
+def _leases(jobs: list[ClaimedJob]) -> dict[str, object]:
+    return {"ids": [job.lease.pk for job in jobs], "tokens": [job.lease.token for job in jobs]}
+
+
+def _entry(problem: Problem | None) -> str | None:
+    if problem is None:
+        return None
+    entry = {"kind": problem.kind, "type": problem.type, "message": problem.message}
+    if problem.traceback:
+        entry["traceback"] = problem.traceback
+    return json.dumps(entry)
+
+
+def _message(problem: Problem | None) -> str | None:
+    if problem is None:
+        return None
+    return f"{problem.type}: {problem.message}" if problem.type else problem.message

@@ -1,0 +1,21 @@
+"""The facts that pgjobs announces. A receiver that raises never harms a job: signals are sent robustly.
+
+``sender`` is the job type's name for job signals and None for the others.
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+job_started = Signal()
+"""``job_id, attempt, worker``: a handler is about to be called."""
+job_settled = Signal()
+"""``job_id, attempt, worker, status, seconds, error``: the end of an attempt has been committed."""
+lease_lost = Signal()
+"""``label, pk, worker``: a write was refused because the row is somebody else's now."""
+rows_reaped = Signal()
+"""``label, requeued, exhausted``: leases of dead workers were taken back (lists of ids)."""
+worker_started = Signal()
+"""``name, pid``: a worker process begins to claim."""
+worker_stopped = Signal()
+"""``name, pid, released``: a worker process has ended in order, having handed back ``released`` rows."""

@@ -1,0 +1,21 @@
+"""``python -m pgjobs.worker.child``: a fresh interpreter for one worker process. Started by the supervisor only."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str]) -> int:
+    """Run one worker process. Arguments: options as JSON, file descriptor of the lifeline."""
+    import django
+
+    django.setup()
+    from pgjobs.worker.options import WorkerOptions
+    from pgjobs.worker.process import WorkerProcess
+
+    options_json, lifeline = arguments
+    return WorkerProcess(WorkerOptions.from_json(options_json), int(lifeline)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

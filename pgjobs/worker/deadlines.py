@@ -1,0 +1,45 @@
+"""Handlers that run past their timeout: first asked, then, when they do not come back, reported as stuck."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+
+from pgjobs.exceptions import JobTimeout
+from pgjobs.worker import clock
+from pgjobs.worker.holdings import Holding
+
+logger = logging.getLogger("pgjobs.worker")
+
+
+def enforce(holdings: list[Holding], stuck_grace: float) -> list[Holding]:
+    """Raise :class:`JobTimeout` in plain handlers whose time is up; return those that ignore it for ``stuck_grace``.
+
+    The exception arrives at the next bytecode. A call into C that does not return cannot be interrupted: only
+    another process can be.
+    """
+    stuck = []
+    now = clock.now()
+    for holding in holdings:
+        if holding.deadline is None or holding.ended or now < holding.deadline:
+            continue
+        if not holding.timed_out:
+            holding.timed_out = True
+            _interrupt(holding)
+        elif now > holding.deadline + stuck_grace:
+            stuck.append(holding)
+    return stuck
+
+
+class _Late(JobTimeout):
+    """:class:`JobTimeout` as it can be raised from outside: made without arguments."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "the handler ran longer than its timeout")
+
+
+def _interrupt(holding: Holding) -> None:
+    # Async handlers are bounded by asyncio.timeout in the executor.
+    if holding.task is None and (thread_id := holding.thread_id) is not None:
+        logger.warning("job=%s ran past its timeout; interrupting it", holding.lease.pk)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(_Late))

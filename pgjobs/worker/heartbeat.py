@@ -1,0 +1,93 @@
+"""Renewal of all leases in one statement, on a thread and connection that no handler can hold up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from pgjobs import signals
+from pgjobs.conf import get_settings
+from pgjobs.leases.renew import renew
+from pgjobs.queue.models import Job
+from pgjobs.queue.progress import write_progress
+from pgjobs.worker import clock, deadlines, registration
+from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.service import Service
+
+logger = logging.getLogger("pgjobs.worker")
+
+
+class Heartbeat(Service):
+    """Renews, touches the worker's row, writes progress, and watches timeouts."""
+
+    name = "heartbeat"
+    interval = 0.25  # for progress and timeouts; the database is asked only when something is due
+
+    def __init__(
+        self,
+        using: str,
+        options: WorkerOptions,
+        holdings: Holdings,
+        poll_age: Callable[[], float],
+        on_stuck: Callable[[Holding], None],
+    ) -> None:
+        super().__init__(using)
+        self.interval = min(self.interval, options.heartbeat_seconds / 2)
+        self._options = options
+        self._holdings = holdings
+        self._poll_age = poll_age
+        self._on_stuck = on_stuck
+        self._renewed_at = clock.now()
+        self._asked = threading.Condition()
+        self._round = 0
+        self._renew_now = False
+
+    def confirm(self, holding: Holding) -> bool:
+        """Ask the database at once whether ``holding`` is still held. Waits at most a few seconds."""
+        with self._asked:
+            # A round that is under way may have asked before the doubt arose: wait for the one after it.
+            wanted = self._round + 2
+            self._renew_now = True
+            self.wake()
+            self._asked.wait_for(
+                lambda: holding.lost or clock.now() < holding.good_until or self._round >= wanted,
+                timeout=min(5.0, self._options.lease_seconds),
+            )
+        return not holding.lost and clock.now() < holding.good_until
+
+    def tick(self) -> None:
+        """Whatever is due."""
+        for holding in deadlines.enforce(self._holdings.all(), get_settings().stuck_grace_seconds):
+            self._on_stuck(holding)
+        if self._renew_now or clock.now() - self._renewed_at >= self._options.heartbeat_seconds:
+            self._renew()
+        self._write_progress()
+
+    def _renew(self) -> None:
+        self._renew_now = False
+        asked_at = clock.now()
+        held = self._holdings.all()
+        try:
+            leases = [h.lease for h in held if not h.lost]
+            alive = renew(Job, leases, lease_seconds=self._options.lease_seconds, using=self.using)
+            for holding in self._holdings.renewed(held, alive, asked_at):
+                logger.warning("job=%s worker=%s lost its lease", holding.lease.pk, self._options.name)
+                signals.lease_lost.send_robust(
+                    None, label=holding.lease.label, pk=holding.lease.pk, worker=self._options.name
+                )
+            registration.touch(self._options.name, self._poll_age(), using=self.using)
+            self._renewed_at = asked_at
+        finally:
+            with self._asked:
+                self._round += 1
+                self._asked.notify_all()
+
+    def _write_progress(self) -> None:
+        dirty = [h for h in self._holdings.all() if h.progress is not None and not h.lost]
+        if dirty:
+            told = [(h.lease, progress) for h in dirty if (progress := h.progress) is not None]
+            for holding in dirty:
+                holding.progress = None
+            write_progress(told, using=self.using)

@@ -1,0 +1,81 @@
+"""The leases this process holds, and what it knows of each: lost, late, its progress, its deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgjobs.leases.states import Lease
+from pgjobs.queue.attempts import ClaimedJob
+from pgjobs.worker import clock
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """One job in hand. Fields are written by one thread each and read by others."""
+
+    job: ClaimedJob
+    good_until: float
+    """By this process's clock: until then the lease is certain, whatever happened to the process."""
+    started_at: float = field(default_factory=clock.now)
+    deadline: float | None = None
+    """When the handler's timeout ends."""
+    lost: bool = False
+    timed_out: bool = False
+    ended: bool = False
+    """The handler has returned; the settlement may still be under way."""
+    progress: str | None = None
+    """JSON not yet written, or None."""
+    thread_id: int | None = None
+    task: Any = None
+
+    @property
+    def lease(self) -> Lease:
+        """The right to the row."""
+        return self.job.lease
+
+
+class Holdings:
+    """All of them, by id."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self.lease_seconds = lease_seconds
+        self._lock = threading.Lock()
+        self._held: dict[int, Holding] = {}
+
+    def add(self, jobs: Iterable[ClaimedJob], asked_at: float) -> list[Holding]:
+        """Take jobs in whose claim was sent at ``asked_at`` (:func:`clock.now`)."""
+        good_until = asked_at + self.lease_seconds
+        new = [Holding(job, good_until) for job in jobs]
+        with self._lock:
+            for holding in new:
+                self._held[holding.lease.pk] = holding
+        return new
+
+    def drop(self, holdings: Iterable[Holding]) -> None:
+        """Forget rows that were settled, handed back or lost."""
+        with self._lock:
+            for holding in holdings:
+                if self._held.get(holding.lease.pk) is holding:
+                    del self._held[holding.lease.pk]
+
+    def all(self) -> list[Holding]:
+        """A copy to walk over."""
+        with self._lock:
+            return list(self._held.values())
+
+    def renewed(self, asked: Iterable[Holding], alive: set[int], asked_at: float) -> list[Holding]:
+        """Note the answer to a renewal that was sent at ``asked_at``; return the newly lost."""
+        lost = []
+        for holding in asked:
+            if holding.lease.pk in alive:
+                holding.good_until = asked_at + self.lease_seconds
+            elif not holding.lost and not holding.ended:
+                holding.lost = True
+                lost.append(holding)
+        return lost
+
+    def __len__(self) -> int:
+        return len(self._held)

@@ -1,0 +1,198 @@
+"""One worker process: composes the services, starts them in order, and stops them in reverse within the grace."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from types import FrameType
+
+from pgjobs import connections, signals
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import JobTimeout
+from pgjobs.leases.release import release
+from pgjobs.leases.states import Lease
+from pgjobs.queue.attempts import Ended
+from pgjobs.queue.models import Job
+from pgjobs.queue.outcomes import Raised
+from pgjobs.worker import clock, registration
+from pgjobs.worker.executor import Executor
+from pgjobs.worker.heartbeat import Heartbeat
+from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.listener import Listener
+from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.problems import describe
+from pgjobs.worker.producer import Producer
+from pgjobs.worker.service import RECONNECT
+from pgjobs.worker.settler import Settler
+from pgjobs.worker.slots import Slots
+
+logger = logging.getLogger("pgjobs.worker")
+
+EXIT_DRAINED = 0
+EXIT_RECYCLE = 75
+"""A handler did not come back from its timeout: a fresh process is wanted, nobody is to blame."""
+
+_STOP, _DRAINED, _RECYCLE = "stop", "drained", "recycle"
+_LAST_WORDS = 5.0  # seconds for the database to take settlements and hand-backs at the end
+
+
+class WorkerProcess:
+    """Claims, runs and settles until told to stop."""
+
+    def __init__(self, options: WorkerOptions, lifeline: int | None = None) -> None:
+        self._options = options
+        self._lifeline = lifeline
+        self._using = using = get_settings().database
+        self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()  # put is safe in a signal handler
+        self._stopping = threading.Event()
+        self._holdings = Holdings(options.lease_seconds)
+        self._settler = Settler(using, self._holdings)
+        self._listener = (
+            Listener(using, self._notified) if get_settings().notify and not options.suspect else None
+        )
+        self._heartbeat = Heartbeat(
+            using, options, self._holdings, lambda: self._producer.poll_age(), self._replace_stuck
+        )
+        executor = Executor(
+            using=using, settled=self._settler.put, confirm=self._heartbeat.confirm, stopping=self._stopping
+        )
+        self._slots = Slots(options.concurrency, executor, lambda: self._producer.slot_freed())
+        self._producer = Producer(
+            using,
+            options,
+            self._slots,
+            self._holdings,
+            hearing=lambda: self._listener is not None and self._listener.hearing,
+            on_drained=lambda: self._requests.put(_DRAINED),
+        )
+
+    def run(self) -> int:
+        """Work until a signal, the end of the supervisor, or the end of the work; return the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        connections.protect_from_forks()
+        if self._lifeline is not None:
+            threading.Thread(target=self._watch_lifeline, name="pgjobs-lifeline", daemon=True).start()
+        if not self._register():
+            return 0
+        for service in self._services():
+            service.start()
+        signals.worker_started.send_robust(None, name=self._options.name, pid=os.getpid())
+        sys.stdout.write(f"pgjobs: worker {self._options.name} ready (pid {os.getpid()})\n")
+        sys.stdout.flush()
+        reason = self._requests.get()
+        idle, released = self._shut_down()
+        signals.worker_stopped.send_robust(None, name=self._options.name, pid=os.getpid(), released=released)
+        code = EXIT_RECYCLE if reason == _RECYCLE else EXIT_DRAINED
+        if not idle:
+            # Threads of handlers that go on cannot be ended otherwise. Their rows are handed back.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(code)
+        return code
+
+    def _services(self) -> list[Settler | Heartbeat | Listener | Producer]:
+        listener = [self._listener] if self._listener is not None else []
+        return [self._settler, self._heartbeat, *listener, self._producer]
+
+    def _register(self) -> bool:
+        """Write the worker's row, however long the database is away; False when stopped meanwhile."""
+        failures = 0
+        while True:
+            try:
+                registration.register(self._options, using=self._using)
+                return True
+            except connections.OUTAGE as error:
+                failures += 1
+                if not failures & (failures - 1):
+                    logger.warning("worker=%s cannot register yet: %s", self._options.name, error)
+            finally:
+                connections.drop(self._using)
+            try:
+                self._requests.get(timeout=RECONNECT.delay(failures))
+                return False
+            except queue.Empty:
+                continue
+
+    def _shut_down(self) -> tuple[bool, int]:
+        """Stop claiming, wait for the slots, write the last ends, hand the rest back."""
+        self._stopping.set()
+        self._producer.stop()
+        idle = self._wait_for_slots()
+        self._producer.join(_LAST_WORDS)
+        self._settler.wait_empty(_LAST_WORDS)
+        released = self._hand_back()
+        for service in self._services():
+            service.stop()
+        self._settler.join(_LAST_WORDS)
+        self._heartbeat.join(1.0)
+        try:
+            registration.close(self._options.name, using=self._using)
+        except connections.OUTAGE as error:
+            logger.warning("worker=%s could not sign off: %s", self._options.name, error)
+        finally:
+            connections.drop(self._using)
+        if idle:
+            self._slots.close()
+        logger.info("worker=%s stopped idle=%s handed_back=%s", self._options.name, idle, released)
+        return idle, released
+
+    def _wait_for_slots(self) -> bool:
+        """Until nothing runs, the grace is over, or somebody insists."""
+        until = clock.now() + self._options.grace_seconds
+        while not self._slots.wait_idle(0.05):
+            try:
+                insisted = self._requests.get_nowait() == _STOP
+            except queue.Empty:
+                insisted = False
+            if insisted or clock.now() >= until:
+                return False
+        return True
+
+    def _hand_back(self) -> int:
+        """Release what still runs, unspent; for a few seconds against an outage."""
+        left = self._holdings.all()
+        for holding in left:
+            holding.lost = True
+        leases: list[Lease] = [holding.lease for holding in left]
+        until = clock.now() + _LAST_WORDS
+        failures = 0
+        while True:
+            try:
+                return len(release(Job, leases, using=self._using))
+            except connections.OUTAGE as error:
+                connections.drop(self._using)
+                failures += 1
+                if clock.now() >= until:
+                    logger.warning(
+                        "worker=%s could not hand back %s jobs: %s", self._options.name, len(leases), error
+                    )
+                    return 0
+            threading.Event().wait(RECONNECT.delay(failures))
+
+    def _replace_stuck(self, holding: Holding) -> None:
+        """A handler ignores its timeout: end its attempt in its place, and ask for a fresh process."""
+        holding.ended = True
+        error = JobTimeout(holding.lease.pk, (holding.deadline or 0) - holding.started_at)
+        logger.error(
+            "job=%s does not come back from its timeout; the process will be replaced", holding.lease.pk
+        )
+        self._settler.put(holding, Ended(holding.job, Raised(describe(error, "timeout"), RECONNECT.cap)))
+        self._requests.put(_RECYCLE)
+
+    def _notified(self) -> None:
+        self._producer.wake()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._requests.put(_STOP)
+
+    def _watch_lifeline(self) -> None:
+        """The supervisor holds the other end: end of file means that it is gone."""
+        while os.read(int(self._lifeline or 0), 1):
+            pass
+        logger.warning("worker=%s its supervisor is gone; stopping", self._options.name)
+        self._requests.put(_STOP)

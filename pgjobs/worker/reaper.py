@@ -1,0 +1,47 @@
+"""The chore of taking back lapsed leases: in every worker, and alone in ``runreaper``. Two never harm each other."""
+
+from __future__ import annotations
+
+import logging
+
+from pgjobs.backoff import Backoff
+from pgjobs.leases.reap import Reaped, reap_lapsed
+from pgjobs.queue.models import Job
+from pgjobs.worker import clock, registration
+
+logger = logging.getLogger("pgjobs.worker")
+
+_FORGET_EVERY = 3600.0
+
+
+class Reaper:
+    """Reaps when due; jittered, so that many workers do not look at the same moment."""
+
+    def __init__(self, interval: float, *, using: str) -> None:
+        self._using = using
+        self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
+        self._due = clock.now() + self._pace.delay(1)
+        self._forget_due = clock.now()
+
+    def seconds_until_due(self) -> float:
+        """How long the next pass may wait."""
+        return max(self._due - clock.now(), 0.0)
+
+    def run_if_due(self) -> None:
+        """One pass, when its time has come."""
+        if clock.now() >= self._due:
+            self.run()
+
+    def run(self) -> Reaped:
+        """Take back every lapsed lease, in batches, and forget workers that are long gone."""
+        self._due = clock.now() + self._pace.delay(1)
+        total = Reaped()
+        while batch := reap_lapsed(Job, using=self._using):
+            total.requeued += batch.requeued
+            total.exhausted += batch.exhausted
+        if total:
+            logger.warning("reaped requeued=%s exhausted=%s", total.requeued, total.exhausted)
+        if clock.now() >= self._forget_due:
+            self._forget_due = clock.now() + _FORGET_EVERY
+            registration.forget_old(using=self._using)
+        return total

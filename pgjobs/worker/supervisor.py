@@ -1,0 +1,213 @@
+"""The parent: keeps worker processes alive, gives back what dead ones held, and lets suspects run alone."""
+
+from __future__ import annotations
+
+import logging
+import select
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+
+from pgjobs import connections
+from pgjobs.backoff import Backoff
+from pgjobs.conf import get_settings
+from pgjobs.leases.claim import suspects_waiting
+from pgjobs.leases.reap import reap_owner
+from pgjobs.leases.release import release_owner
+from pgjobs.queue.models import Job
+from pgjobs.queue.registry import registry
+from pgjobs.worker import clock, registration
+from pgjobs.worker.children import Child, start
+from pgjobs.worker.options import WorkerOptions
+
+logger = logging.getLogger("pgjobs.supervisor")
+
+_RESTART = Backoff(base=0.5, cap=30, jitter=0.1)
+_HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the restart backoff
+_KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_DRAIN_WAITS_FOR_SUSPECTS = 30.0
+
+
+class Supervisor:
+    """Runs until it is told to stop, or, when draining, until nothing is runnable.
+
+    It holds no thread and, at rest, no database connection, and waits for signals and the next due time alone.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._using = get_settings().database
+        self._children: list[Child] = []
+        self._restarts: dict[str, float] = {}
+        """Slot -> when to start it again."""
+        self._young_deaths: dict[str, int] = {}
+        """Slot -> how often in a row it died young."""
+        self._to_give_back: list[Child] = []
+        self._stop_requests = 0
+        self._stopped_at = 0.0
+        self._suspects_due = clock.now()
+        self._suspects_left = True
+        self._failures = 0
+        self._wakeup, self._waker = socket.socketpair()
+
+    def run(self) -> int:
+        """Supervise; return the exit code."""
+        previous = self._install_signals()
+        try:
+            for index in range(self._options.processes):
+                self._start(str(index + 1), self._options)
+            while not self._finished():
+                self._turn()
+            return 0
+        finally:
+            for child in self._children:
+                child.send(signal.SIGKILL)
+            self._restore_signals(previous)
+
+    def _turn(self) -> None:
+        self._collect()
+        self._contained(self._give_back)
+        if self._stop_requests:
+            self._kill_overdue()
+        else:
+            self._restart_due()
+            if clock.now() >= self._suspects_due:
+                self._contained(self._isolate_suspects)
+        connections.drop(self._using)
+        if not self._finished():
+            self._wait()
+
+    def _finished(self) -> bool:
+        if self._children or (self._to_give_back and not self._stop_requests > 1):
+            return False
+        return bool(self._stop_requests) or (
+            self._options.drain and not self._restarts and not self._suspects_left
+        )
+
+    def _start(self, slot: str, options: WorkerOptions) -> None:
+        self._children.append(start(options, slot))
+
+    def _collect(self) -> None:
+        """Take note of children that have ended."""
+        for child in [c for c in self._children if c.has_ended()]:
+            self._children.remove(child)
+            child.close()
+            self._to_give_back.append(child)
+            code = child.process.returncode
+            if not child.ended_in_order:
+                logger.warning("worker=%s pid=%s died code=%s", child.name, child.process.pid, code)
+            if child.options.suspect:
+                self._suspects_due = clock.now()
+            elif not self._stop_requests and not (self._options.drain and code == 0):
+                self._plan_restart(child)
+
+    def _plan_restart(self, child: Child) -> None:
+        young = clock.now() - child.started_at < _HEALTHY_AFTER
+        deaths = self._young_deaths.get(child.slot, 0) + 1 if young else 0
+        self._young_deaths[child.slot] = deaths
+        # The first death is answered at once; a process that dies again and again is not restarted in a spin.
+        self._restarts[child.slot] = clock.now() + (_RESTART.delay(deaths - 1) if deaths > 1 else 0.0)
+
+    def _restart_due(self) -> None:
+        for slot, due in list(self._restarts.items()):
+            if clock.now() >= due:
+                del self._restarts[slot]
+                self._start(slot, self._options)
+
+    def _give_back(self) -> None:
+        """Return the rows of ended children at once, instead of waiting for their leases to lapse."""
+        for child in list(self._to_give_back):
+            if child.ended_in_order:
+                release_owner(Job, child.name, using=self._using)
+            elif reaped := reap_owner(Job, child.name, using=self._using):
+                logger.warning(
+                    "worker=%s gave back requeued=%s exhausted=%s",
+                    child.name,
+                    reaped.requeued,
+                    reaped.exhausted,
+                )
+                self._suspects_due = min(
+                    self._suspects_due, clock.now() + get_settings().crash_delay_seconds * 0.9
+                )
+            registration.close(child.name, using=self._using)
+            self._to_give_back.remove(child)
+
+    def _isolate_suspects(self) -> None:
+        """Start one process for each due suspect, as far as there is room for them."""
+        due, next_due = suspects_waiting(
+            Job, kinds=registry.names(), queues=self._options.queues, using=self._using
+        )
+        running = sum(child.options.suspect for child in self._children)
+        room = get_settings().isolated_processes - running
+        for index in range(min(due, max(room, 0))):
+            alone = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
+            self._start(f"suspect{index + 1}", alone)
+        self._suspects_left = bool(due or running) or (
+            next_due is not None and next_due < _DRAIN_WAITS_FOR_SUSPECTS
+        )
+        wait = get_settings().reap_seconds if next_due is None else min(next_due, get_settings().reap_seconds)
+        self._suspects_due = clock.now() + max(wait, 0.05)
+
+    def _contained(self, work: Callable[[], None]) -> None:
+        """An outage is waited out; everything here is tried again at the next turn."""
+        try:
+            work()
+            self._failures = 0
+        except connections.OUTAGE as error:
+            connections.drop(self._using)
+            self._failures += 1
+            self._suspects_due = clock.now() + 1.0
+            if not self._failures & (self._failures - 1):
+                logger.warning("the database is away: %s", error)
+
+    def _kill_overdue(self) -> None:
+        if clock.now() < self._stopped_at + self._options.grace_seconds + _KILL_AFTER:
+            return
+        for child in self._children:
+            logger.error("worker=%s does not end; killing it", child.name)
+            child.told_to_stop = True
+            child.send(signal.SIGKILL)
+
+    def _wait(self) -> None:
+        """Sleep until a signal comes or something is due."""
+        due = [self._suspects_due] if not self._stop_requests else []
+        due += self._restarts.values()
+        if self._stop_requests:
+            due.append(max(self._stopped_at + self._options.grace_seconds + _KILL_AFTER, clock.now() + 0.5))
+        if self._to_give_back:
+            due.append(clock.now() + 0.5)
+        timeout = max(min(due) - clock.now(), 0.0) if due else None
+        ready, _, _ = select.select([self._wakeup], [], [], timeout)
+        if ready:
+            self._wakeup.recv(4096)
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        """The first request lets children finish, the second does not. Both are passed on."""
+        self._stop_requests += 1
+        if self._stop_requests == 1:
+            self._stopped_at = clock.now()
+            self._restarts.clear()
+        for child in self._children:
+            child.told_to_stop = True
+            child.send(signal.SIGTERM)
+
+    def _install_signals(self) -> dict[int, object]:
+        self._wakeup.setblocking(False)
+        self._waker.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        previous: dict[int, object] = {number: signal.getsignal(number) for number in _SIGNALS}
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, self._on_stop)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only to be woken
+        return previous
+
+    def _restore_signals(self, previous: dict[int, object]) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._wakeup.close()
+        self._waker.close()
+        connections.drop(self._using)
