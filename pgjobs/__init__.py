@@ -3,6 +3,7 @@
 from pgjobs.backoff import Backoff
 from pgjobs.exceptions import Fail, LeaseLost, Retry, Snooze
 from pgjobs.queue.authoring import job
+from pgjobs.workflows.authoring import workflow
 
-__all__ = ["Backoff", "Fail", "LeaseLost", "Retry", "Snooze", "job"]
+__all__ = ["Backoff", "Fail", "LeaseLost", "Retry", "Snooze", "job", "workflow"]
 __version__ = "0.1.0"

@@ -12,9 +12,14 @@ class PgJobsConfig(AppConfig):
     verbose_name = "Jobs"
 
     def ready(self) -> None:
-        """Import every app's ``jobs`` module, so that the registry is whole before anything runs."""
+        """Import every app's ``jobs`` and ``workflows`` module, so that the registry is whole before anything runs."""
         from pgjobs import checks  # noqa: F401 - registers itself
+        from pgjobs.queue.awaited import subscribe
         from pgjobs.queue.registry import registry
+        from pgjobs.workflows.registry import workflows
+        from pgjobs.workflows.waits import jobs_ended
 
-        autodiscover_modules("jobs")
+        subscribe(jobs_ended)
+        autodiscover_modules("jobs", "workflows")
         registry.resolve()
+        workflows.resolve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from pgjobs.exceptions import InvalidOption
 
@@ -26,19 +27,21 @@ class Backoff:
     attempts: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.base <= MAX_DELAY_SECONDS:
-            raise InvalidOption("Backoff(base)", self.base, "give seconds from 0 to a year.")
-        if not 0 <= self.cap <= MAX_DELAY_SECONDS:
-            raise InvalidOption("Backoff(cap)", self.cap, "give seconds from 0 to a year.")
-        if not 1 <= self.factor <= 100:
-            raise InvalidOption("Backoff(factor)", self.factor, "give a number from 1 to 100.")
-        if not 0 <= self.jitter <= 1:
-            raise InvalidOption("Backoff(jitter)", self.jitter, "give a fraction from 0 to 1.")
-        if self.attempts is not None and self.attempts < 1:
-            raise InvalidOption("Backoff(attempts)", self.attempts, "give 1 or more.")
+        _check("base", self.base, 0, MAX_DELAY_SECONDS, "give seconds from 0 to a year.")
+        _check("cap", self.cap, 0, MAX_DELAY_SECONDS, "give seconds from 0 to a year.")
+        _check("factor", self.factor, 1, 100, "give a number from 1 to 100.")
+        _check("jitter", self.jitter, 0, 1, "give a fraction from 0 to 1.")
+        if self.attempts is not None:
+            _check("attempts", self.attempts, 1, 10_000, "give a whole number from 1 to 10,000.", whole=True)
 
     def delay(self, attempt: int, rng: random.Random | None = None) -> float:
         """Seconds to wait after ``attempt`` (1 for the first) has failed."""
         exponent = min(max(attempt, 1) - 1, 64)  # 2.0 ** 2000 overflows; the cap is reached long before 64
         plain = min(self.cap, self.base * self.factor**exponent)
         return plain * (rng or random).uniform(1 - self.jitter, 1 + self.jitter)
+
+
+def _check(name: str, value: Any, least: float, most: float, rule: str, *, whole: bool = False) -> None:
+    is_number = isinstance(value, int) if whole else isinstance(value, int | float)
+    if isinstance(value, bool) or not is_number or not least <= value <= most:
+        raise InvalidOption(f"Backoff({name})", value, rule)

@@ -74,7 +74,9 @@ def storable_text(text: str, max_bytes: int) -> str:
     if len(raw) <= max_bytes:
         return clean
     mark = "\n… cut …\n"
-    half = max((max_bytes - len(mark.encode())) // 2, 0)
+    half = (max_bytes - len(mark.encode())) // 2
+    if half < 1:
+        return raw[:max_bytes].decode(errors="ignore")
     return raw[:half].decode(errors="ignore") + mark + raw[len(raw) - half :].decode(errors="ignore")
 
 
@@ -141,15 +143,16 @@ def _dict(value: dict[Any, Any], path: str, depth: int) -> dict[str, Any]:
 
 
 def _tagged(value: Any, path: str, depth: int) -> Any:
+    own = type(value)  # not isinstance: a lazy object claims the class of what it has not evaluated yet
     for kind, tag, write in _WRITERS:
-        if isinstance(value, kind):
+        if issubclass(own, kind):
             return {tag: write(value)}
-    for base in (str, bool, int, float):  # subclasses: choices, IntEnum, SafeString
-        if isinstance(value, base):
+    for base in (str, int, float):  # subclasses: choices, IntEnum, SafeString
+        if issubclass(own, base):
             return _encode(base(value) if base is not str else str.__str__(value), path, depth)
-    if isinstance(value, dict):
+    if issubclass(own, dict):
         return _dict(value, path, depth)
-    if isinstance(value, list | tuple):
+    if issubclass(own, list | tuple):
         return _encode(list(value), path, depth)
     raise NotStorable(
         path,
@@ -168,6 +171,13 @@ def _timedelta_read(text: str) -> dt.timedelta:
     return dt.timedelta(days, seconds, microseconds)
 
 
+def _float_read(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 _WRITERS: list[tuple[type, str, Callable[[Any], str]]] = [
     (dt.datetime, "$datetime", lambda v: v.isoformat()),  # before date, of which it is a subclass
     (dt.date, "$date", lambda v: v.isoformat()),
@@ -183,5 +193,5 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "$timedelta": _timedelta_read,
     "$decimal": Decimal,
     "$uuid": uuid.UUID,
-    "$float": float,
+    "$float": _float_read,
 }

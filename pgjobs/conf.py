@@ -6,12 +6,14 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from pgjobs.exceptions import SettingsError
+
+Retention = Literal["archive", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class Settings:
     """Deepest nesting of a stored value."""
     worker_history_seconds: float = 7 * 86_400
     """How long the row of a stopped worker is kept."""
+    workflow_retention_seconds: float | None = None
+    """How long an ended execution stays in the live tables; None keeps it for ever."""
+    workflow_retention: Retention = "archive"
+    """What becomes of it then: moved to the archive table with its whole story, or deleted."""
 
 
 @cache
@@ -102,6 +108,11 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("True or False", lambda v: isinstance(v, bool)),
     "int": ("a positive whole number", lambda v: isinstance(v, int) and _is_number(v)),
     "float": ("a positive number", _is_number),
+    "float | None": ("a positive number or None", lambda v: v is None or _is_number(v)),
+    "Retention": (
+        "'archive' or 'delete'",
+        lambda v: isinstance(v, str) and v in ("archive", "delete"),
+    ),
 }
 
 

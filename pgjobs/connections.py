@@ -7,6 +7,8 @@ so the two never meet.
 from __future__ import annotations
 
 import os
+import random
+import time
 from collections import deque
 from typing import Any
 
@@ -17,7 +19,7 @@ OUTAGE = (OperationalError, InterfaceError)
 """What Django raises when the server or the connection is gone (and for a few passing faults)."""
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
-_TRIES = 5
+_TRIES = 8
 
 
 def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -27,14 +29,17 @@ def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
     again: databases whose default isolation is stricter than READ COMMITTED raise those for SKIP LOCKED too.
     """
     connection = connections[using]
-    for left in reversed(range(_TRIES)):
+    for tried in range(_TRIES):
         try:
             with connection.cursor() as cursor:
                 cursor.execute(sql, params)
                 return cursor.fetchall() if cursor.description else []
         except DatabaseError as error:
-            if not left or connection.in_atomic_block or sqlstate(error) not in _TRANSIENT:
+            last = tried == _TRIES - 1
+            if last or connection.in_atomic_block or sqlstate(error) not in _TRANSIENT:
                 raise
+        # Rivals that collided would collide again if they came back in step.
+        time.sleep(random.uniform(0, 0.01 * 2**tried))
     raise AssertionError("unreachable")
 
 

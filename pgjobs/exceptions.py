@@ -13,13 +13,13 @@ class SettingsError(PgJobsError):
     """A key or value of ``settings.PGJOBS`` cannot be used."""
 
 
-class DuplicateJobType(PgJobsError):
-    """Two handlers claim one name; rows would run whichever was imported last."""
+class DuplicateName(PgJobsError):
+    """Two functions claim one name; rows would run whichever was imported last."""
 
-    def __init__(self, job_type: str, first: str, second: str) -> None:
+    def __init__(self, kind: str, name: str, first: str, second: str) -> None:
         super().__init__(
-            f"Job type {job_type!r} is declared twice: at {first} and at {second}. "
-            f"A job type names exactly one handler; give one of them another name with @job(name=...)."
+            f"The {kind} {name!r} is declared twice: at {first} and at {second}. "
+            f"A {kind} names exactly one function; give one of them another name with name=."
         )
 
 
@@ -34,6 +34,16 @@ class UnknownJobType(PgJobsError):
         super().__init__(
             f"No handler is registered for job type {job_type!r}. Only registered handlers run; put it in a "
             f"jobs.py of an installed app. Registered here: {', '.join(known) or 'none'}."
+        )
+
+
+class UnknownWorkflow(PgJobsError):
+    """A name that no workflow of this process carries."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(
+            f"No workflow {name!r} is registered. Only registered workflows run; put it in a workflows.py of an "
+            f"installed app. Registered here: {', '.join(known) or 'none'}."
         )
 
 
@@ -141,3 +151,66 @@ class Snooze(Exception):
 def _short(value: object, limit: int = 120) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class WorkflowError(PgJobsError):
+    """Base of what goes wrong in workflow code."""
+
+
+class DurableCallRefused(WorkflowError):
+    """A durable call (step, sleep, wait) at a place where its record could not be trusted."""
+
+    def __init__(self, call: str, problem: str, cure: str) -> None:
+        super().__init__(f"{call}: {problem}. {cure}")
+
+
+class StepFailed(WorkflowError):
+    """A step has used up its attempts. ``step_id`` names it; ``error_type`` and ``message`` tell the last error.
+
+    The same in the first run and in every replay, so a body may catch it and go another way.
+    """
+
+    def __init__(self, step_id: str, error_type: str, message: str, attempts: int = 1) -> None:
+        self.step_id = step_id
+        self.error_type = error_type
+        self.message = message
+        self.attempts = attempts
+        super().__init__(f"step {step_id!r} failed after {attempts} attempt(s): {error_type}: {message}")
+
+
+class WaitTimeout(WorkflowError, TimeoutError):
+    """A signal, job or child did not come in time."""
+
+    def __init__(self, step_id: str) -> None:
+        self.step_id = step_id
+        super().__init__(f"{step_id!r} did not come in time; pass a longer timeout=, or catch WaitTimeout")
+
+
+class ApprovalTimeout(WaitTimeout):
+    """Nobody decided in time, and the approval said on_timeout="raise"."""
+
+
+class Diverged(WorkflowError):
+    """The code calls something else than the history recorded. The execution pauses with this text as reason."""
+
+
+class ExecutionFailed(WorkflowError):
+    """An execution that somebody waits for ended without success."""
+
+    def __init__(self, pk: int, status: str, error: str) -> None:
+        self.pk = pk
+        self.status = status
+        super().__init__(f"execution {pk} ended {status}: {error or 'no error was recorded'}")
+
+
+class JobsFailed(WorkflowError):
+    """More jobs of a gather failed than it tolerates. ``failures`` is a list of (index, job id, status, error)."""
+
+    def __init__(self, step_id: str, failures: list[tuple[int, int, str, str]], tolerated: int) -> None:
+        self.step_id = step_id
+        self.failures = failures
+        index, job_id, status, error = failures[0]
+        super().__init__(
+            f"{step_id!r}: {len(failures)} jobs ended without success, {tolerated} are tolerated. "
+            f"First: item {index}, job {job_id} {status}: {error}"
+        )

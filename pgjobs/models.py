@@ -2,5 +2,18 @@
 
 from pgjobs.queue.models import Job, JobResult, Worker
 from pgjobs.queue.proxies import Backlog, DeadJob, RunningJob
+from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
-__all__ = ["Backlog", "DeadJob", "Job", "JobResult", "RunningJob", "Worker"]
+__all__ = [
+    "ArchivedExecution",
+    "Backlog",
+    "DeadJob",
+    "Execution",
+    "Job",
+    "JobResult",
+    "Message",
+    "RunningJob",
+    "StepOutput",
+    "Wait",
+    "Worker",
+]

@@ -12,7 +12,7 @@ def in_words(span: timedelta | None) -> str:
     if span is None:
         return "-"
     left = int(abs(span.total_seconds()))
-    parts = []
+    parts: list[str] = []
     for seconds, unit in _UNITS:
         count, left = divmod(left, seconds)
         if count or parts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
@@ -34,7 +35,7 @@ class BoundedPaginator(AnyPaginator):
         return found
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         """Rows that can be paged through."""
         return min(self._counted, COUNT_LIMIT)
 
@@ -46,6 +47,14 @@ class BoundedPaginator(AnyPaginator):
 
 class BoundedChangeList(ChangeList):
     """A list in one fixed order, without the large columns."""
+
+    notice = ""
+    """What the list looked through, when that is not everything."""
+
+    @property
+    def pages(self) -> Iterator[Any]:
+        """The numbers of the pages to link to."""
+        return self.paginator.get_elided_page_range(self.page_num) if self.multi_page else iter(())
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         """The page's own order. ``?o=`` is ignored: it would sort the whole table by a column without index."""
@@ -74,7 +83,7 @@ class ReadOnlyAdmin(ModelAdmin):
     change_list_template = "pgjobs/admin/change_list.html"
     list_max_show_all = 100
     list_per_page = 100
-    ordering = ("-pk",)
+    ordering: ClassVar[Any] = ("-pk",)
     paginator = BoundedPaginator
     show_facets = admin.ShowFacets.NEVER
     show_full_result_count = False
@@ -85,8 +94,8 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows with ``clock``, the database's time: ages are differences of two instants of one clock."""
-        rows: QuerySet[Any] = self.model._default_manager.using(get_settings().database)
-        return rows.annotate(clock=Now())
+        rows: QuerySet[Any] = self.model._default_manager.using(get_settings().database).annotate(clock=Now())
+        return rows
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """The bounded list."""
@@ -94,7 +103,7 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """The last word on what a list reads."""
-        return rows.defer(*self.large_columns)
+        return rows.defer(*self.large_columns) if self.large_columns else rows
 
     def url_of(self, pk: Any) -> str:
         """The page of one row."""

@@ -100,8 +100,9 @@ def _skipped(verb: Verb, outcomes: list[VerbOutcome]) -> str:
 
 def _log(request: HttpRequest, verb: Verb, ids: list[int], reason: str, using: str) -> None:
     jobs: Any = Job._base_manager.using(using).filter(pk__in=ids).only("pk", "job_type").order_by("pk")
+    user: Any = request.user
     LogEntry.objects.log_actions(
-        user_id=request.user.pk,
+        user_id=user.pk,
         queryset=jobs,
         action_flag=CHANGE,
         change_message=f"{verb.done.capitalize()}" + (f": {reason}" if reason else "."),

@@ -49,7 +49,8 @@ class WorkerAdmin(ReadOnlyAdmin):
             .values("jobs")
         )
         count = Coalesce(Subquery(held, output_field=IntegerField()), Value(0))
-        return super().get_queryset(request).annotate(held=count)
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(held=count)
+        return rows
 
     def url_of(self, pk: Any) -> str:
         """The worker's page."""
@@ -66,7 +67,8 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description="queues")
     def serves(self, worker: Any) -> str:
         """What it claims from."""
-        return ", ".join(map(str, worker.queues or [])) or "all"
+        named = worker.queues if isinstance(worker.queues, list) else [worker.queues]
+        return ", ".join(map(str, named)) or "all"
 
     @admin.display(description="busy")
     def busy(self, worker: Any) -> str:

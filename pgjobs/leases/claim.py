@@ -33,7 +33,7 @@ _ALL_LANES = """
 _LANES_OF_QUEUES = """
     SELECT named.queue, (SELECT min(t.priority) FROM {table} AS t
                          WHERE {claimable} AND t.queue = named.queue) AS priority
-    FROM unnest(%(queues)s::text[]) AS named(queue)
+    FROM (SELECT DISTINCT unnest(%(queues)s::text[])) AS named(queue)
     UNION ALL
     SELECT lanes.queue, (SELECT min(t.priority) FROM {table} AS t
                          WHERE {claimable} AND t.queue = lanes.queue AND t.priority > lanes.priority)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 
 from pgjobs import signals
 from pgjobs.conf import get_settings
@@ -62,34 +62,50 @@ _ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
 
 
-def reap_lapsed(model: type[LeasedRow], *, using: str, limit: int | None = None) -> Reaped:
+OnExhausted = Callable[[Sequence[int], str], None]
+"""Called with ids and alias in the transaction that has spent their crash budget."""
+
+
+def reap_lapsed(
+    model: type[LeasedRow], *, using: str, limit: int | None = None, on_exhausted: OnExhausted | None = None
+) -> Reaped:
     """Take back up to ``limit`` rows whose lease has ended by the database's clock. No kind of row is exempt."""
-    return _reap(model, "lease_expires_at < clock_timestamp()", {}, using, limit)
+    return _reap(model, "lease_expires_at < clock_timestamp()", _params(limit), using, on_exhausted)
 
 
-def reap_owner(model: type[LeasedRow], owner: str, *, using: str) -> Reaped:
+def reap_owner(
+    model: type[LeasedRow], owner: str, *, using: str, on_exhausted: OnExhausted | None = None
+) -> Reaped:
     """Take back all that ``owner`` holds, lapsed or not: for a process that is known to have died."""
+    params = {**_params(None), "owner": owner}
     total = Reaped()
-    while batch := _reap(model, "lease_owner = %(owner)s", {"owner": owner}, using, None):
+    while batch := _reap(model, "lease_owner = %(owner)s", params, using, on_exhausted):
         total.requeued += batch.requeued
         total.exhausted += batch.exhausted
     return total
 
 
-def _reap(
-    model: type[LeasedRow], which: str, params: dict[str, Any], using: str, limit: int | None
-) -> Reaped:
+def _params(limit: int | None) -> dict[str, Any]:
     settings = get_settings()
-    params = {
-        **params,
+    return {
         "limit": limit or settings.reap_batch,
         "delay": settings.crash_delay_seconds,
         "cap": settings.crash_delay_cap_seconds,
         "max_errors": settings.max_errors,
     }
-    reaped = Reaped()
-    for pk, status in _moved(model, which, params, using):
-        (reaped.exhausted if status == model.LEASE.exhausted else reaped.requeued).append(pk)
+
+
+def _reap(
+    model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
+) -> Reaped:
+    """One batch: in one transaction, or row by row when one of its rows cannot be moved."""
+    try:
+        reaped = _reap_batch(model, which, params, using, on_exhausted)
+    except OUTAGE:
+        raise
+    except DatabaseError:
+        logger.exception("taking back %s rows one by one", model.LEASE.label)
+        reaped = _reap_singly(model, which, params, using, on_exhausted)
     if reaped:
         signals.rows_reaped.send_robust(
             None, label=model.LEASE.label, requeued=reaped.requeued, exhausted=reaped.exhausted
@@ -97,26 +113,36 @@ def _reap(
     return reaped
 
 
-def _moved(
-    model: type[LeasedRow], which: str, params: dict[str, Any], using: str
-) -> Iterator[tuple[Any, ...]]:
-    """The rows that were taken back: in one statement, or one by one when one of them cannot be moved."""
-    try:
-        yield from rows(using, _sql(model, which), params)
-        return
-    except OUTAGE:
-        raise
-    except DatabaseError:
-        logger.exception("taking back %s rows one by one", model.LEASE.label)
+def _reap_batch(
+    model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
+) -> Reaped:
+    reaped = Reaped()
+    with transaction.atomic(using=using):
+        for pk, status in rows(using, _sql(model, which), params):
+            (reaped.exhausted if status == model.LEASE.exhausted else reaped.requeued).append(pk)
+        if reaped.exhausted and on_exhausted is not None:
+            on_exhausted(sorted(reaped.exhausted), using)
+    return reaped
+
+
+def _reap_singly(
+    model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
+) -> Reaped:
     table = f'"{model._meta.db_table}"'
     listing = f"SELECT id FROM {table} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    total = Reaped()
     for (pk,) in rows(using, listing, params):
+        one = {**params, "pk": pk}
         try:
-            yield from rows(using, _sql(model, f"id = %(pk)s AND {which}"), {**params, "pk": pk})
+            reaped = _reap_batch(model, f"id = %(pk)s AND {which}", one, using, on_exhausted)
         except OUTAGE:
             raise
         except DatabaseError:
             logger.exception("%s %s cannot be taken back; the others are", model.LEASE.label, pk)
+        else:
+            total.requeued += reaped.requeued
+            total.exhausted += reaped.exhausted
+    return total
 
 
 def _sql(model: type[LeasedRow], which: str) -> str:

@@ -21,6 +21,8 @@ class ClaimedJob:
     crash_count: int
     max_attempts: int
     idempotency_key: str | None
+    awaited: bool
+    """Whether the transaction that ends it must tell somebody."""
     already_produced: bool
 
 

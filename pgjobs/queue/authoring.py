@@ -18,6 +18,7 @@ from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
 from pgjobs.queue.registry import Handler, RetryPolicy, registry
 
 if TYPE_CHECKING:
+    from pgjobs.queue.enqueue import NewJobs
     from pgjobs.queue.models import Job
 
 _UNSET: Any = object()
@@ -89,6 +90,13 @@ class JobType:
             self, options=replace(self.options, **{k: v for k, v in given.items() if v is not _UNSET})
         )
 
+    def s(self, *args: Any, **kwargs: Any) -> JobCall:
+        """This call as a value, for ``ctx.gather`` and ``ctx.job`` of a workflow. Checked here, run there.
+
+        Raises :class:`SignatureMismatch` or :class:`NotStorable`.
+        """
+        return JobCall(self, self._text(self._bound(args, kwargs)))
+
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Insert one job in the caller's transaction; workers see it when that commits.
 
@@ -97,7 +105,7 @@ class JobType:
         from pgjobs.queue.enqueue import insert_job  # models: not before Django is ready
 
         payload = self._bound(args, kwargs)
-        return insert_job(self._new(), payload, self._text(payload), self.options.idempotency_key)
+        return insert_job(self.new(), payload, self._text(payload), self.options.idempotency_key)
 
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
         """:meth:`enqueue` for async code. Not part of a transaction: Django's are synchronous."""
@@ -127,11 +135,16 @@ class JobType:
             payload = self._bound((), given)
             texts.append(self._text(payload))
             keys.append(_checked_key(idempotency_key(payload)) if idempotency_key else None)
-        return insert_jobs(self._new(), texts, keys)
+        return insert_jobs(self.new(), texts, keys)
 
-    async def aenqueue_many(self, payloads: Iterable[Mapping[str, Any]]) -> list[int]:
+    async def aenqueue_many(
+        self,
+        payloads: Iterable[Mapping[str, Any]],
+        *,
+        idempotency_key: Callable[[dict[str, Any]], str] | None = None,
+    ) -> list[int]:
         """:meth:`enqueue_many` for async code."""
-        return await sync_to_async(self.enqueue_many)(payloads)
+        return await sync_to_async(self.enqueue_many)(payloads, idempotency_key=idempotency_key)
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The call as keyword arguments."""
@@ -146,17 +159,41 @@ class JobType:
         payload = bound.arguments
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
-                payload.update(payload.pop(name, {}))
+                payload.update(self._checked_rest(payload.pop(name, {})))
         return payload
+
+    def _checked_rest(self, rest: dict[str, Any]) -> dict[str, Any]:
+        """What ``**kwargs`` takes in, unless it names the context: the worker would pass that twice."""
+        if rest and self.handler.takes_context:
+            context = next(iter(inspect.signature(self.handler.function).parameters))
+            if context in rest:
+                raise SignatureMismatch(
+                    self.job_type, str(self.signature), f"{context!r} is the context, which the worker gives"
+                )
+        return rest
 
     def _text(self, payload: dict[str, Any]) -> str:
         return codec.dumps(payload, label="payload", max_bytes=get_settings().max_payload_bytes)
 
-    def _new(self) -> Any:
+    def new(self) -> NewJobs:
+        """What rows of this type have beside the arguments."""
         from pgjobs.queue.enqueue import NewJobs
 
         o = self.options
         return NewJobs(self.job_type, o.queue, o.priority, o.max_attempts, o.max_crashes, o.run_after)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCall:
+    """A job type with its arguments, not yet enqueued."""
+
+    type: JobType
+    payload: str
+    """JSON text of the keyword arguments."""
+
+    def new(self) -> NewJobs:
+        """What its row has beside the arguments."""
+        return self.type.new()
 
 
 @overload
@@ -191,7 +228,7 @@ def job(
     ``retry`` says how long to wait after an exception; ``timeout`` (seconds or timedelta) bounds one attempt;
     with ``takes_context`` the first parameter is the context. Rows carry ``name``, by default
     ``<app label>.<function name>``: renaming a function orphans rows that wait under the old name.
-    Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateJobType` at import.
+    Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateName` at import.
     """
     options = JobOptions(queue=queue, priority=priority, max_attempts=max_attempts, max_crashes=max_crashes)
     seconds = _check_timeout(timeout)

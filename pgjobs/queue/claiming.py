@@ -18,6 +18,7 @@ _COLUMNS = (
     "leased.crash_count",
     "leased.max_attempts",
     "leased.idempotency_key",
+    "leased.awaited",
     # Answered with the claim, so that a job whose effect has landed before is never worked again.
     "leased.idempotency_key IS NOT NULL AND EXISTS (SELECT FROM pgjobs_jobresult AS produced "
     "WHERE produced.idempotency_key = leased.idempotency_key)",
@@ -30,7 +31,7 @@ def claim_jobs(
     token: uuid.UUID,
     limit: int,
     lease_seconds: float,
-    job_types: Sequence[str],
+    names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
     using: str,
@@ -42,7 +43,7 @@ def claim_jobs(
         token=token,
         limit=limit,
         lease_seconds=lease_seconds,
-        kinds=job_types,
+        kinds=names,
         queues=queues,
         suspects=suspects,
         columns=_COLUMNS,

@@ -13,6 +13,7 @@ from django.db import connections, transaction
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption
 from pgjobs.leases.fence import LEASE_CLEARED
+from pgjobs.queue.awaited import announce
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.queue.models import Job
 from pgjobs.queue.states import CANCELLABLE, RETRYABLE, JobStatus
@@ -92,6 +93,7 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
     wanted = sorted({int(pk) for pk in ids})
     note = f"{done} by {actor}" + (f": {reason}" if reason else "")
     outcomes = []
+    cancelled: list[int] = []
     with transaction.atomic(using=using):
         found = {
             pk: (JobStatus(status), token)
@@ -108,7 +110,11 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
             status, token = found[pk]
             refused = act(pk, status, token, note[:1000], using)
             now = status.value if refused else {"retried": "pending", "cancelled": "cancelled"}[done]
+            if done == "cancelled" and not refused:
+                cancelled.append(pk)
             outcomes.append(VerbOutcome(pk, not refused, refused or f"{done} (was {status})", now))
+        awaited = Job._base_manager.using(using).filter(pk__in=cancelled, awaited=True)
+        announce(sorted(awaited.values_list("pk", flat=True)) if cancelled else [], using)
     for outcome in outcomes:
         logger.info("job=%s verb=%s done=%s by=%s", outcome.id, done, outcome.done, actor)
     return outcomes

@@ -78,6 +78,40 @@ def insert_jobs(new: NewJobs, texts: Sequence[str], keys: Sequence[str | None]) 
     return ids
 
 
+# Jobs of several types in one statement, each awaited by whoever inserts them in the same transaction.
+_INSERT_CALLS = """
+INSERT INTO pgjobs_job
+    (job_type, queue, priority, max_attempts, max_crashes, available_at, payload, idempotency_key, awaited)
+SELECT given.job_type, given.queue, given.priority, given.max_attempts, given.max_crashes,
+       COALESCE(given.at, statement_timestamp() + make_interval(secs => given.delay)),
+       given.payload::jsonb, given.idempotency_key, true
+FROM unnest(%(job_types)s::text[], %(queues)s::text[], %(priorities)s::smallint[], %(max_attempts)s::int[],
+            %(max_crashes)s::int[], %(ats)s::timestamptz[], %(delays)s::float8[], %(payloads)s::text[],
+            %(keys)s::text[])
+     WITH ORDINALITY AS given(job_type, queue, priority, max_attempts, max_crashes, at, delay, payload,
+                              idempotency_key, position)
+ORDER BY given.position
+RETURNING id"""
+
+
+def insert_awaited(calls: Sequence[tuple[NewJobs, str, str | None]], *, using: str) -> list[int]:
+    """Insert (new, payload as JSON text, idempotency key) in the caller's transaction; ids in the order given."""
+    whens = [_when(new.run_after) for new, _, _ in calls]
+    params = {
+        "job_types": [new.job_type for new, _, _ in calls],
+        "queues": [new.queue for new, _, _ in calls],
+        "priorities": [new.priority for new, _, _ in calls],
+        "max_attempts": [new.max_attempts for new, _, _ in calls],
+        "max_crashes": [new.max_crashes for new, _, _ in calls],
+        "ats": [at for at, _ in whens],
+        "delays": [delay for _, delay in whens],
+        "payloads": [text for _, text, _ in calls],
+        "keys": [key for _, _, key in calls],
+    }
+    sql = _INSERT_CALLS + (_NOTIFYING if get_settings().notify else "")
+    return [row[0] for row in rows(using, sql, params)]
+
+
 def _insert(
     new: NewJobs, texts: Sequence[str], keys: Sequence[str | None], *, notify: bool
 ) -> list[tuple[Any, ...]]:

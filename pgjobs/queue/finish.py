@@ -9,8 +9,9 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from pgjobs.exceptions import AlreadyProduced, CommitLost, PgJobsError
-from pgjobs.leases.fence import hold, leave
+from pgjobs.leases.fence import as_json, hold, leave
 from pgjobs.queue.attempts import ClaimedJob
+from pgjobs.queue.awaited import announce
 from pgjobs.queue.models import Job
 from pgjobs.queue.results import produce
 from pgjobs.queue.states import JobStatus
@@ -46,14 +47,10 @@ def finishing(job: ClaimedJob, result: str | None, *, using: str) -> Iterator[No
             completed_at=Now(),
             completed_by=job.lease.owner,
             note="",
-            **({} if result is None else {"result": _as_json(result)}),
+            result=as_json(result),
         )
+        if job.awaited:
+            announce([job.lease.pk], using)
         transaction.on_commit(lambda: committed.append(True), using=using)
     if not committed:
         raise CommitLost(job.lease.pk)
-
-
-def _as_json(text: str) -> object:
-    from django.db.models.expressions import RawSQL
-
-    return RawSQL("%s::jsonb", (text,))

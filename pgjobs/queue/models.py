@@ -39,6 +39,9 @@ class Job(LeasedRow):
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - null is "none"
     result = models.JSONField(null=True, blank=True)
     progress = models.JSONField(null=True, blank=True, help_text="done, total, note")
+    awaited = models.BooleanField(
+        default=False, db_default=False, help_text="somebody is woken by the transaction that ends it"
+    )
     note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
 
     class Meta:

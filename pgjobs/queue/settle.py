@@ -13,6 +13,7 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
+from pgjobs.queue.awaited import announce
 from pgjobs.queue.outcomes import (
     Abandoned,
     AlreadyExisted,
@@ -100,12 +101,13 @@ def settle(ended: Sequence[Ended], *, using: str) -> set[int]:
     One statement, unless idempotency keys are to be stored: then one short transaction, in which a job whose
     key has a result by now takes that result and says so.
     """
-    keyed = [e for e in ended if e.job.idempotency_key and isinstance(e.outcome, Succeeded | AlreadyExisted)]
-    plain = [e for e in ended if e not in keyed] if keyed else list(ended)
-    moved = _write([(e.job, written(e)) for e in plain], using=using) if plain else set()
-    if keyed:
+    special = [e for e in ended if e.job.awaited or _has_key(e)]
+    chosen = {e.job.lease.pk for e in special}
+    plain = [(e.job, written(e)) for e in ended if e.job.lease.pk not in chosen]
+    moved = _write(plain, using=using) if plain else set()
+    if special:
         with transaction.atomic(using=using):
-            moved |= _settle_keyed(keyed, using=using)
+            moved |= _settle_special(special, using=using)
     return moved
 
 
@@ -154,19 +156,39 @@ def written(ended: Ended) -> Written:
             assert_never(outcome)
 
 
+def _has_key(ended: Ended) -> bool:
+    return bool(ended.job.idempotency_key) and isinstance(ended.outcome, Succeeded | AlreadyExisted)
+
+
+def _settle_special(special: list[Ended], *, using: str) -> set[int]:
+    """Jobs whose end is more than their own row: a result under a key, or somebody who waits for it."""
+    held = {pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in special]))}  # at once: in id order
+    keyed = [e for e in special if _has_key(e) and e.job.lease.pk in held]
+    moved = _settle_keyed(keyed, using=using) if keyed else set()
+    others = [(e.job, written(e)) for e in special if not _has_key(e)]
+    if others:
+        moved |= _write(others, using=using)
+    ended = [
+        e.job.lease.pk
+        for e in special
+        if e.job.awaited and e.job.lease.pk in moved and written(e).status is not JobStatus.PENDING
+    ]
+    announce(sorted(ended), using)
+    return moved
+
+
 def _settle_keyed(keyed: list[Ended], *, using: str) -> set[int]:
+    """Jobs with a key whose rows this transaction has locked."""
     jobs = {e.job.lease.pk: e for e in keyed}
-    held = {pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in keyed]))}
     wanted = [
         (str(e.job.idempotency_key), pk, e.outcome.result)
         for pk, e in jobs.items()
-        if pk in held and isinstance(e.outcome, Succeeded)
+        if isinstance(e.outcome, Succeeded)
     ]
     first = produce(keyed[0].job.lease.owner, wanted, using=using) if wanted else set()
     writes = []
     late = {}
-    for pk in held:
-        e = jobs[pk]
+    for pk, e in jobs.items():
         if pk in first:
             writes.append((e.job, written(e)))
         else:

@@ -41,9 +41,7 @@ WITH RECURSIVE lanes(queue, priority) AS (
 lane AS MATERIALIZED (SELECT queue, priority FROM lanes LIMIT %(lanes)s)"""
 
 # Within a lane the due rows are one stretch of the claim index and the future rows the next.
-_BACKLOG = (
-    _LANES
-    + """,
+_BACKLOG = f"""{_LANES},
 suspect AS MATERIALIZED (
     SELECT t.queue, t.available_at FROM pgjobs_job AS t WHERE t.status = 'pending' AND t.crash_count > 0
     ORDER BY t.priority, t.available_at, t.id LIMIT %(limit)s
@@ -69,13 +67,10 @@ part AS (
 )
 SELECT queue, least(sum(due), %(limit)s)::int, least(sum(later), %(limit)s)::int,
        statement_timestamp() - min(oldest)
-FROM part GROUP BY queue ORDER BY queue LIMIT %(queues)s"""
-)
+FROM part GROUP BY queue ORDER BY queue LIMIT %(queues)s"""  # noqa: S608 - two constants
 
 # Rows that nobody claims stay at the head of their queue, so the head is where to look for them.
-_UNKNOWN = (
-    _LANES
-    + """,
+_UNKNOWN = f"""{_LANES},
 waiting AS (
     SELECT head.queue, head.job_type, head.available_at
     FROM (SELECT DISTINCT queue FROM lane) AS named CROSS JOIN LATERAL (
@@ -89,8 +84,7 @@ waiting AS (
 )
 SELECT queue, job_type, least(count(*), %(limit)s)::int, statement_timestamp() - min(available_at)
 FROM waiting WHERE job_type <> ALL(%(known)s::text[])
-GROUP BY queue, job_type ORDER BY queue, job_type LIMIT %(types)s"""
-)
+GROUP BY queue, job_type ORDER BY queue, job_type LIMIT %(types)s"""  # noqa: S608 - two constants
 
 # One index probe per queue for the waiting, and bounded reads for the running and the newest.
 _QUEUES = """

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pgjobs.exceptions import JobTimeout
 from pgjobs.worker import clock
@@ -41,5 +44,23 @@ class _Late(JobTimeout):
 def _interrupt(holding: Holding) -> None:
     # Async handlers are bounded by asyncio.timeout in the executor.
     if holding.task is None and (thread_id := holding.thread_id) is not None:
-        logger.warning("job=%s ran past its timeout; interrupting it", holding.lease.pk)
+        logger.warning("%s=%s ran past its timeout; interrupting it", *holding.place)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(_Late))
+
+
+@contextmanager
+def bounded(holding: Holding, seconds: float | None) -> Iterator[None]:
+    """Bound a part of what this thread does. Raises :class:`JobTimeout` in the block."""
+    if seconds is None:
+        yield
+        return
+    holding.thread_id = threading.get_ident()
+    holding.deadline = clock.now() + seconds
+    try:
+        yield
+    finally:
+        holding.deadline = None
+        if holding.timed_out:
+            # If the exception has not arrived yet, it must not arrive in what comes next.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+            holding.timed_out = False

@@ -11,12 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.db import reset_queries
-from django.utils import timezone, translation
 
 from pgjobs import codec, signals
 from pgjobs.backoff import MAX_DELAY_SECONDS
-from pgjobs.connections import release_handler_connections
 from pgjobs.exceptions import (
     AlreadyProduced,
     Fail,
@@ -43,6 +40,7 @@ from pgjobs.queue.registry import Handler, registry
 from pgjobs.worker import clock
 from pgjobs.worker.context import JobContext, encode_result
 from pgjobs.worker.holdings import Holding
+from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe
 
 logger = logging.getLogger("pgjobs.worker")
@@ -79,7 +77,7 @@ class Executor:
                     outcome = self._raised(holding, error)
         finally:
             holding.thread_id = None
-            _clean_up(holding)
+            clean_up(*_names(holding))
         self._end(holding, context, outcome)
 
     async def run_async(self, holding: Holding) -> None:
@@ -101,7 +99,7 @@ class Executor:
                     outcome = self._raised(holding, error)
                 holding.task = None
             if scope in SyncToAsync.context_to_thread_executor:
-                await sync_to_async(_clean_up)(holding)
+                await sync_to_async(clean_up)(*_names(holding))
         self._end(holding, context, outcome)
 
     def _context(self, holding: Holding) -> JobContext:
@@ -217,15 +215,5 @@ def _text(value: Any) -> str:
         return json.dumps(type(value).__name__)
 
 
-def _clean_up(holding: Holding) -> None:
-    """Put back what Django owns in this thread, so that no job reaches into the next."""
-    reset_queries()
-    for problem in release_handler_connections():
-        logger.warning(
-            "job=%s job_type=%s left %s; it was closed and rolled back",
-            holding.lease.pk,
-            holding.job.job_type,
-            problem,
-        )
-    translation.deactivate()
-    timezone.deactivate()
+def _names(holding: Holding) -> tuple[str, int, str]:
+    return holding.lease.label, holding.lease.pk, holding.job.job_type

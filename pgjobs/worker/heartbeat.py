@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pgjobs import signals
 from pgjobs.conf import get_settings
 from pgjobs.leases.renew import renew
-from pgjobs.queue.models import Job
 from pgjobs.queue.progress import write_progress
 from pgjobs.worker import clock, deadlines, registration
 from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.kinds import KINDS, Kind
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.service import Service
 
@@ -68,21 +68,26 @@ class Heartbeat(Service):
     def _renew(self) -> None:
         self._renew_now = False
         asked_at = clock.now()
-        held = self._holdings.all()
         try:
-            leases = [h.lease for h in held if not h.lost]
-            alive = renew(Job, leases, lease_seconds=self._options.lease_seconds, using=self.using)
-            for holding in self._holdings.renewed(held, alive, asked_at):
-                logger.warning("job=%s worker=%s lost its lease", holding.lease.pk, self._options.name)
-                signals.lease_lost.send_robust(
-                    None, label=holding.lease.label, pk=holding.lease.pk, worker=self._options.name
-                )
+            for kind in KINDS:
+                self._renew_kind(kind)
             registration.touch(self._options.name, self._poll_age(), using=self.using)
             self._renewed_at = asked_at
         finally:
             with self._asked:
                 self._round += 1
                 self._asked.notify_all()
+
+    def _renew_kind(self, kind: Kind) -> None:
+        """All leases of one table, in one statement; none when there are none."""
+        asked_at = clock.now()
+        held = [holding for holding in self._holdings.of(kind.model.LEASE.label) if not holding.lost]
+        leases = [holding.lease for holding in held]
+        alive = renew(kind.model, leases, lease_seconds=self._options.lease_seconds, using=self.using)
+        for holding in self._holdings.renewed(held, alive, asked_at):
+            label, pk = holding.place
+            logger.warning("%s=%s worker=%s lost its lease", label, pk, self._options.name)
+            signals.lease_lost.send_robust(None, label=label, pk=pk, worker=self._options.name)
 
     def _write_progress(self) -> None:
         dirty = [h for h in self._holdings.all() if h.progress is not None and not h.lost]

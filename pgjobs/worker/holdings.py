@@ -10,13 +10,16 @@ from typing import Any
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.worker import clock
+from pgjobs.workflows.claiming import ClaimedExecution
+
+Claimed = ClaimedJob | ClaimedExecution
 
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """One job in hand. Fields are written by one thread each and read by others."""
+    """One row in hand. Fields are written by one thread each and read by others."""
 
-    job: ClaimedJob
+    claimed: Claimed
     good_until: float
     """By this process's clock: until then the lease is certain, whatever happened to the process."""
     started_at: float = field(default_factory=clock.now)
@@ -34,37 +37,58 @@ class Holding:
     @property
     def lease(self) -> Lease:
         """The right to the row."""
-        return self.job.lease
+        return self.claimed.lease
+
+    @property
+    def job(self) -> ClaimedJob:
+        """The job, where the row is one."""
+        assert isinstance(self.claimed, ClaimedJob)
+        return self.claimed
+
+    @property
+    def execution(self) -> ClaimedExecution:
+        """The execution, where the row is one."""
+        assert isinstance(self.claimed, ClaimedExecution)
+        return self.claimed
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Table and id."""
+        return self.lease.label, self.lease.pk
 
 
 class Holdings:
-    """All of them, by id."""
+    """All of them, by table and id."""
 
     def __init__(self, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
         self._lock = threading.Lock()
-        self._held: dict[int, Holding] = {}
+        self._held: dict[tuple[str, int], Holding] = {}
 
-    def add(self, jobs: Iterable[ClaimedJob], asked_at: float) -> list[Holding]:
-        """Take jobs in whose claim was sent at ``asked_at`` (:func:`clock.now`)."""
+    def add(self, claimed: Iterable[Claimed], asked_at: float) -> list[Holding]:
+        """Take rows in whose claim was sent at ``asked_at`` (:func:`clock.now`)."""
         good_until = asked_at + self.lease_seconds
-        new = [Holding(job, good_until) for job in jobs]
+        new = [Holding(row, good_until) for row in claimed]
         with self._lock:
             for holding in new:
-                self._held[holding.lease.pk] = holding
+                self._held[holding.place] = holding
         return new
 
     def drop(self, holdings: Iterable[Holding]) -> None:
         """Forget rows that were settled, handed back or lost."""
         with self._lock:
             for holding in holdings:
-                if self._held.get(holding.lease.pk) is holding:
-                    del self._held[holding.lease.pk]
+                if self._held.get(holding.place) is holding:
+                    del self._held[holding.place]
 
     def all(self) -> list[Holding]:
         """A copy to walk over."""
         with self._lock:
             return list(self._held.values())
+
+    def of(self, label: str) -> list[Holding]:
+        """Those of one table."""
+        return [holding for holding in self.all() if holding.lease.label == label]
 
     def renewed(self, asked: Iterable[Holding], alive: set[int], asked_at: float) -> list[Holding]:
         """Note the answer to a renewal that was sent at ``asked_at``; return the newly lost."""

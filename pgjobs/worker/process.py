@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import queue
@@ -14,21 +15,24 @@ from pgjobs import connections, signals
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import JobTimeout
 from pgjobs.leases.release import release
-from pgjobs.leases.states import Lease
-from pgjobs.queue.attempts import Ended
-from pgjobs.queue.models import Job
+from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.outcomes import Raised
 from pgjobs.worker import clock, registration
+from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
 from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.kinds import KINDS
 from pgjobs.worker.listener import Listener
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.problems import describe
 from pgjobs.worker.producer import Producer
-from pgjobs.worker.service import RECONNECT
+from pgjobs.worker.recorder import EndRequest, Recorder
+from pgjobs.worker.service import RECONNECT, Service
 from pgjobs.worker.settler import Settler
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.turns import Turns
+from pgjobs.workflows.lifecycle import pause
 
 logger = logging.getLogger("pgjobs.worker")
 
@@ -51,16 +55,14 @@ class WorkerProcess:
         self._stopping = threading.Event()
         self._holdings = Holdings(options.lease_seconds)
         self._settler = Settler(using, self._holdings)
+        self._recorder = Recorder(using, self._holdings)
         self._listener = (
             Listener(using, self._notified) if get_settings().notify and not options.suspect else None
         )
         self._heartbeat = Heartbeat(
             using, options, self._holdings, lambda: self._producer.poll_age(), self._replace_stuck
         )
-        executor = Executor(
-            using=using, settled=self._settler.put, confirm=self._heartbeat.confirm, stopping=self._stopping
-        )
-        self._slots = Slots(options.concurrency, executor, lambda: self._producer.slot_freed())
+        self._slots = Slots(options.concurrency, self._dispatch(), lambda: self._producer.slot_freed())
         self._producer = Producer(
             using,
             options,
@@ -95,9 +97,25 @@ class WorkerProcess:
             os._exit(code)
         return code
 
-    def _services(self) -> list[Settler | Heartbeat | Listener | Producer]:
-        listener = [self._listener] if self._listener is not None else []
-        return [self._settler, self._heartbeat, *listener, self._producer]
+    def _dispatch(self) -> Dispatch:
+        """What runs in the slots."""
+        confirm = self._heartbeat.confirm
+        executor = Executor(
+            using=self._using, settled=self._settler.settled, confirm=confirm, stopping=self._stopping
+        )
+        turns = Turns(
+            using=self._using,
+            recorder=self._recorder,
+            holdings=self._holdings,
+            confirm=confirm,
+            parked=self._parked,
+            stopping=self._stopping,
+        )
+        return Dispatch(executor, turns)
+
+    def _services(self) -> list[Service]:
+        services: list[Service] = [self._settler, self._recorder, self._heartbeat, self._producer]
+        return services if self._listener is None else [*services, self._listener]
 
     def _register(self) -> bool:
         """Write the worker's row, however long the database is away; False when stopped meanwhile."""
@@ -125,10 +143,12 @@ class WorkerProcess:
         idle = self._wait_for_slots()
         self._producer.join(_LAST_WORDS)
         self._settler.wait_empty(_LAST_WORDS)
+        self._recorder.wait_empty(_LAST_WORDS)
         released = self._hand_back()
         for service in self._services():
             service.stop()
         self._settler.join(_LAST_WORDS)
+        self._recorder.join(_LAST_WORDS)
         self._heartbeat.join(1.0)
         try:
             registration.close(self._options.name, using=self._using)
@@ -158,18 +178,18 @@ class WorkerProcess:
         left = self._holdings.all()
         for holding in left:
             holding.lost = True
-        leases: list[Lease] = [holding.lease for holding in left]
+        leases = {kind: [h.lease for h in left if h.lease.label == kind.model.LEASE.label] for kind in KINDS}
         until = clock.now() + _LAST_WORDS
         failures = 0
         while True:
             try:
-                return len(release(Job, leases, using=self._using))
+                return sum(len(release(kind.model, held, using=self._using)) for kind, held in leases.items())
             except connections.OUTAGE as error:
                 connections.drop(self._using)
                 failures += 1
                 if clock.now() >= until:
                     logger.warning(
-                        "worker=%s could not hand back %s jobs: %s", self._options.name, len(leases), error
+                        "worker=%s could not hand back %s rows: %s", self._options.name, len(left), error
                     )
                     return 0
             threading.Event().wait(RECONNECT.delay(failures))
@@ -181,8 +201,18 @@ class WorkerProcess:
         logger.error(
             "job=%s does not come back from its timeout; the process will be replaced", holding.lease.pk
         )
-        self._settler.put(holding, Ended(holding.job, Raised(describe(error, "timeout"), RECONNECT.cap)))
+        if isinstance(holding.claimed, ClaimedJob):
+            outcome = Raised(describe(error, "timeout"), RECONNECT.cap)
+            self._settler.settled(holding, Ended(holding.claimed, outcome))
+        else:
+            reason = f"a step did not come back from its timeout: {error}"
+            self._recorder.put(EndRequest(holding, functools.partial(pause, reason=reason)))
         self._requests.put(_RECYCLE)
+
+    def _parked(self, seconds: float) -> None:
+        """A wait of this process is due then: the claim loop must not sleep past it."""
+        self._producer.sweeper.due_in(seconds)
+        self._producer.wake()
 
     def _notified(self) -> None:
         self._producer.wake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -10,15 +11,14 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE
 from pgjobs.leases.claim import anything_due, seconds_until_due
 from pgjobs.leases.release import release_claim
-from pgjobs.queue.claiming import claim_jobs
-from pgjobs.queue.models import Job
-from pgjobs.queue.registry import registry
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holdings
+from pgjobs.worker.kinds import Kind, known_kinds
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.sweeper import Sweeper
 
 _LOCKED_ELSEWHERE = 0.05  # a due row that could not be claimed is in another claim: it is gone in a moment
 
@@ -45,8 +45,9 @@ class Producer(Service):
         self._hearing = hearing
         self._on_drained = on_drained
         self._reaper = Reaper(get_settings().reap_seconds, using=using) if options.reaper else None
-        self._job_types = registry.names()
-        self._doubtful: dict[uuid.UUID, float] = {}
+        self._kinds = known_kinds()
+        self.sweeper = Sweeper(get_settings().idle_poll_seconds, using=using)
+        self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
         self._idle_polls = 0
         self._polled_at = clock.now()
@@ -66,6 +67,7 @@ class Producer(Service):
         self._hand_back_doubtful()
         if self._reaper is not None:
             self._reaper.run_if_due()
+            self.sweeper.run_if_due()
         room = self._room()
         found = self._claim(room) if room > 0 else 0
         self._polled_at = clock.now()
@@ -82,35 +84,44 @@ class Producer(Service):
         return self._slots.free
 
     def _claim(self, limit: int) -> int:
+        """Claim from each kind in turn; whose turn comes first alternates, so that none is starved."""
+        found = 0
+        for kind in self._kinds:
+            if found < limit:
+                found += self._claim_kind(kind, limit - found)
+        self._kinds.append(self._kinds.pop(0))
+        return found
+
+    def _claim_kind(self, kind: Kind, limit: int) -> int:
         token = uuid.uuid4()
         asked_at = clock.now()
         try:
-            jobs = claim_jobs(
+            claimed = kind.claim(
                 owner=self._options.name,
                 token=token,
                 limit=limit,
                 lease_seconds=self._options.lease_seconds,
-                job_types=self._job_types,
+                names=kind.names(),
                 queues=self._options.queues,
                 suspects=self._options.suspect,
                 using=self.using,
             )
         except OUTAGE:
             # Whether it was committed is unknown: the reply may be what was lost.
-            self._doubtful[token] = clock.now() + self._options.lease_seconds
+            self._doubtful[token] = (kind, clock.now() + self._options.lease_seconds)
             raise
-        for holding in self._holdings.add(jobs, asked_at):
+        for holding in self._holdings.add(claimed, asked_at):
             self._slots.run(holding)
-        self._claimed_any = self._claimed_any or bool(jobs)
-        return len(jobs)
+        self._claimed_any = self._claimed_any or bool(claimed)
+        return len(claimed)
 
     def _hand_back_doubtful(self) -> None:
         """Look for claims whose reply was lost, until one is found or its lease would have lapsed anyway.
 
         Asking once is not enough: the server may still be committing when the client is back.
         """
-        for token, until in list(self._doubtful.items()):
-            if release_claim(Job, token, using=self.using) or clock.now() > until:
+        for token, (kind, until) in list(self._doubtful.items()):
+            if release_claim(kind.model, token, using=self.using) or clock.now() > until:
                 del self._doubtful[token]
 
     def _pause(self, found: int, room: int) -> float:
@@ -125,11 +136,18 @@ class Producer(Service):
             pause = min(pause * 1.5 ** min(self._idle_polls, 20), slowest)
         pause *= random.uniform(0.8, 1.2)
         if self._idle_polls:
-            next_due = seconds_until_due(Job, queues=self._options.queues, using=self.using)
-            pause = pause if next_due is None else min(pause, next_due + 0.001)
+            pause = min(pause, *self._next_due())
         if self._reaper is not None:
-            pause = min(pause, self._reaper.seconds_until_due())
+            pause = min(pause, self._reaper.seconds_until_due(), self.sweeper.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
+
+    def _next_due(self) -> list[float]:
+        """Seconds until the next row of each kind is due, where one is known."""
+        found = [
+            seconds_until_due(kind.model, queues=self._options.queues, using=self.using)
+            for kind in self._kinds
+        ]
+        return [math.inf, *(seconds + 0.001 for seconds in found if seconds is not None)]
 
     def _drained_pause(self, found: int) -> float:
         if found or len(self._holdings):
@@ -140,4 +158,7 @@ class Producer(Service):
         return _LOCKED_ELSEWHERE
 
     def _anything_due(self) -> bool:
-        return anything_due(Job, kinds=self._job_types, queues=self._options.queues, using=self.using)
+        return any(
+            anything_due(kind.model, kinds=kind.names(), queues=self._options.queues, using=self.using)
+            for kind in self._kinds
+        )

@@ -6,8 +6,8 @@ import logging
 
 from pgjobs.backoff import Backoff
 from pgjobs.leases.reap import Reaped, reap_lapsed
-from pgjobs.queue.models import Job
 from pgjobs.worker import clock, registration
+from pgjobs.worker.kinds import KINDS
 
 logger = logging.getLogger("pgjobs.worker")
 
@@ -36,9 +36,10 @@ class Reaper:
         """Take back every lapsed lease, in batches, and forget workers that are long gone."""
         self._due = clock.now() + self._pace.delay(1)
         total = Reaped()
-        while batch := reap_lapsed(Job, using=self._using):
-            total.requeued += batch.requeued
-            total.exhausted += batch.exhausted
+        for kind in KINDS:
+            while batch := reap_lapsed(kind.model, using=self._using, on_exhausted=kind.on_exhausted):
+                total.requeued += batch.requeued
+                total.exhausted += batch.exhausted
         if total:
             logger.warning("reaped requeued=%s exhausted=%s", total.requeued, total.exhausted)
         if clock.now() >= self._forget_due:

@@ -7,16 +7,16 @@ import queue
 import threading
 from collections.abc import Callable
 
-from pgjobs.worker.executor import Executor
+from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.holdings import Holding
 
 
 class Slots:
     """``size`` jobs at a time, of either kind. Threads are born when they are first needed."""
 
-    def __init__(self, size: int, executor: Executor, on_free: Callable[[], None]) -> None:
+    def __init__(self, size: int, dispatch: Dispatch, on_free: Callable[[], None]) -> None:
         self.size = size
-        self._executor = executor
+        self._dispatch = dispatch
         self._on_free = on_free
         self._inbox: queue.SimpleQueue[Holding | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Slots:
         """Begin one job. The caller has seen that a slot is free."""
         with self._lock:
             self._running += 1
-        if self._executor.is_async(holding):
+        if self._dispatch.is_async(holding):
             loop = self._loop or self._start_loop()
             loop.call_soon_threadsafe(self._spawn, holding)
             return
@@ -75,7 +75,7 @@ class Slots:
             with self._lock:
                 self._waiting_threads -= 1
             try:
-                self._executor.run(holding)
+                self._dispatch.run(holding)
             finally:
                 with self._lock:
                     self._waiting_threads += 1
@@ -88,7 +88,7 @@ class Slots:
         return loop
 
     def _spawn(self, holding: Holding) -> None:
-        task = asyncio.ensure_future(self._executor.run_async(holding))
+        task = asyncio.ensure_future(self._dispatch.run_async(holding))
         self._tasks.add(task)  # the loop keeps only weak references
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self._done())

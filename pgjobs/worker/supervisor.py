@@ -16,10 +16,9 @@ from pgjobs.conf import get_settings
 from pgjobs.leases.claim import suspects_waiting
 from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner
-from pgjobs.queue.models import Job
-from pgjobs.queue.registry import registry
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
+from pgjobs.worker.kinds import KINDS, Kind, known_kinds
 from pgjobs.worker.options import WorkerOptions
 
 logger = logging.getLogger("pgjobs.supervisor")
@@ -120,26 +119,30 @@ class Supervisor:
     def _give_back(self) -> None:
         """Return the rows of ended children at once, instead of waiting for their leases to lapse."""
         for child in list(self._to_give_back):
-            if child.ended_in_order:
-                release_owner(Job, child.name, using=self._using)
-            elif reaped := reap_owner(Job, child.name, using=self._using):
-                logger.warning(
-                    "worker=%s gave back requeued=%s exhausted=%s",
-                    child.name,
-                    reaped.requeued,
-                    reaped.exhausted,
-                )
-                self._suspects_due = min(
-                    self._suspects_due, clock.now() + get_settings().crash_delay_seconds * 0.9
-                )
+            for kind in KINDS:
+                self._give_back_kind(child, kind)
             registration.close(child.name, using=self._using)
             self._to_give_back.remove(child)
 
+    def _give_back_kind(self, child: Child, kind: Kind) -> None:
+        if child.ended_in_order:
+            release_owner(kind.model, child.name, using=self._using)
+            return
+        reaped = reap_owner(kind.model, child.name, using=self._using, on_exhausted=kind.on_exhausted)
+        if reaped:
+            logger.warning(
+                "worker=%s gave back %s requeued=%s exhausted=%s",
+                child.name,
+                kind.model.LEASE.label,
+                reaped.requeued,
+                reaped.exhausted,
+            )
+            soon = clock.now() + get_settings().crash_delay_seconds * 0.9
+            self._suspects_due = min(self._suspects_due, soon)
+
     def _isolate_suspects(self) -> None:
         """Start one process for each due suspect, as far as there is room for them."""
-        due, next_due = suspects_waiting(
-            Job, kinds=registry.names(), queues=self._options.queues, using=self._using
-        )
+        due, next_due = self._suspects_waiting()
         running = sum(child.options.suspect for child in self._children)
         room = get_settings().isolated_processes - running
         for index in range(min(due, max(room, 0))):
@@ -150,6 +153,15 @@ class Supervisor:
         )
         wait = get_settings().reap_seconds if next_due is None else min(next_due, get_settings().reap_seconds)
         self._suspects_due = clock.now() + max(wait, 0.05)
+
+    def _suspects_waiting(self) -> tuple[int, float | None]:
+        """How many are due, of all kinds, and seconds until the next one is."""
+        found = [
+            suspects_waiting(kind.model, kinds=kind.names(), queues=self._options.queues, using=self._using)
+            for kind in known_kinds()
+        ]
+        later = [seconds for _, seconds in found if seconds is not None]
+        return sum(due for due, _ in found), min(later, default=None)
 
     def _contained(self, work: Callable[[], None]) -> None:
         """An outage is waited out; everything here is tried again at the next turn."""

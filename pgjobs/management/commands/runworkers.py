@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
-from pgjobs.queue.registry import registry
+from pgjobs.worker.kinds import known_kinds
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.supervisor import Supervisor
 
@@ -62,10 +62,10 @@ class Command(BaseCommand):
             )
         except SettingsError as error:
             raise CommandError(str(error)) from error
-        if not registry.names():
+        if not known_kinds():
             raise CommandError(
-                "No job types are registered, so there is nothing to work on. Declare handlers with @job in a "
-                "jobs.py of an app in INSTALLED_APPS."
+                "No job types or workflows are registered, so there is nothing to work on. Declare them with @job in "
+                "a jobs.py, or @workflow in a workflows.py, of an app in INSTALLED_APPS."
             )
         code = Supervisor(worker_options).run()
         if code:

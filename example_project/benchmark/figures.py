@@ -1,0 +1,77 @@
+"""What a measurement gives: named values; and what is known of each name: its words, its unit, its mark."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The goal for a value."""
+
+    limit: float
+    more_is_better: bool
+
+    def met(self, value: float) -> bool:
+        return value >= self.limit if self.more_is_better else value < self.limit
+
+    def __str__(self) -> str:
+        return f"{'at least' if self.more_is_better else 'below'} {number(self.limit)}"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A value's name for people."""
+
+    label: str
+    unit: str
+    mark: Mark | None = None
+
+
+MEANINGS = {
+    "drain_jobs_per_second": Meaning(
+        "no-op jobs, first claim to last completion", "jobs/s", Mark(1500, True)
+    ),
+    "claim_p50_ms": Meaning("claim statement, p50", "ms"),
+    "claim_p95_ms": Meaning("claim statement, p95", "ms"),
+    "claim_rows": Meaning("jobs a claim brings, mean", "jobs"),
+    "enqueue_single_per_second": Meaning("enqueue, one job a commit", "jobs/s"),
+    "enqueue_bulk_per_second": Meaning("enqueue_many", "jobs/s", Mark(20_000, True)),
+    "pickup_p50_ms": Meaning(
+        "pick-up by an idle worker, commit sent to handler begun, p50", "ms", Mark(10, False)
+    ),
+    "pickup_p99_ms": Meaning("the same, p99", "ms"),
+    "idle_statements_per_second": Meaning("statements of an idle worker", "1/s", Mark(2, False)),
+    "idle_rss_mb": Meaning("memory of an idle worker process, resident", "MB", Mark(80, False)),
+    "idle_pss_mb": Meaning("the same, shared pages divided among their users", "MB"),
+    "supervisor_rss_mb": Meaning("memory of its supervisor, resident", "MB"),
+}
+
+
+def as_rows(values: Mapping[str, float]) -> list[list[Any]]:
+    """Label, value, unit, mark and whether it is met, for a table."""
+    rows = []
+    for name, value in values.items():
+        meaning = MEANINGS[name]
+        verdict = "" if meaning.mark is None else ("met" if meaning.mark.met(value) else "missed")
+        rows.append([meaning.label, number(value), meaning.unit, meaning.mark or "", verdict])
+    return rows
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least ``percent`` of all do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
+
+
+def number(value: float) -> str:
+    """Three significant digits, and no more decimals than mean something."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"
+
+
+def percent(fraction: float, decimals: int = 0, *, signed: bool = False) -> str:
+    """``0.5`` as ``50 %``."""
+    return f"{100 * fraction:{'+' if signed else ''}.{decimals}f} %"

@@ -1,0 +1,36 @@
+"""From the commit of a job to the first line of its handler, in a worker that has nothing else to do."""
+
+import random
+import time
+
+from django.db import transaction
+
+from example_project.benchmark.bench import Bench
+from example_project.benchmark.figures import percentile
+from example_project.benchmark.fleet import LOOK_SECONDS
+from example_project.benchmark.jobs import QUEUE, arrival
+from pgjobs.models import Job
+
+REST_SECONDS = (0.05, 0.15)
+JOB_SECONDS = 30.0
+
+
+def measure(bench: Bench) -> dict[str, float]:
+    """The time of the COMMIT itself is in it: the clock is read just before that is sent."""
+    bench.fleet.start_workers("pickup", QUEUE, processes=1, concurrency=bench.sizes.concurrency)
+    _pick_up(bench)  # not counted: the first one opens connections and starts threads
+    milliseconds = [_pick_up(bench) for _ in range(bench.sizes.pickups)]
+    bench.fleet.end("pickup")
+    return {"pickup_p50_ms": percentile(milliseconds, 50), "pickup_p99_ms": percentile(milliseconds, 99)}
+
+
+def _pick_up(bench: Bench) -> float:
+    """Both ends read the clock of this host."""
+    time.sleep(random.uniform(*REST_SECONDS))  # not in step with the worker's own rounds
+    with transaction.atomic():
+        job = arrival.enqueue()
+        committed = time.time_ns()
+    time.sleep(LOOK_SECONDS)  # a look at once would compete with the worker
+    row = Job.objects.filter(pk=job.pk, result__isnull=False).values_list("result", flat=True)
+    bench.wait(row.exists, f"job {job.pk}", JOB_SECONDS)
+    return float(row.get() - committed) / 1e6

@@ -1,0 +1,110 @@
+"""The demo from curtain to curtain: server, schema, web pages, story, report; then all is cleared away."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from django.core.management import call_command
+
+from example_project.demo import report, serving, story
+from example_project.demo.crew import Crew
+from example_project.demo.display import Display
+from example_project.demo.paper import found_papers, made_papers
+from example_project.demo.target import pointed_at
+from example_project.postgres import EmbeddedPostgres
+
+WATCH_SECONDS = 0.5
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    folder: Path | None
+    """PDFs to use instead of made ones."""
+    database_url: str | None
+    """A database to use instead of a server of the demo's own."""
+    page_delay: float
+    """Seconds added to each page."""
+    port: int | None
+    """Serve web pages here until Ctrl-C; None to end after the report."""
+
+
+def perform(plan: Plan, display: Display) -> list[str]:
+    """Run the demo and return what went against the promise: nothing, if all is well.
+
+    Raises PostgresUnavailable and DemoError; SystemExit when a signal ends it.
+    """
+    papers = list(found_papers(plan.folder) if plan.folder else made_papers())
+    with _signals_unwind(), ExitStack() as stack:
+        # The crew leaves last of all but the server, which its processes use to the end.
+        url = plan.database_url or _own_server(stack, display)
+        crew = stack.enter_context(Crew())
+        stack.enter_context(pointed_at(url, crew.folder / "media", page_delay=plan.page_delay))
+        call_command("migrate", verbosity=0, interactive=False)
+        display.note("database migrated")
+        welcome = _open_web(crew, plan.port) if plan.port is not None else ""
+        if welcome:
+            display.note(welcome)
+        played = story.begin(papers, crew, display)
+        story.play(played, crew, display)
+        if played.stalled:
+            display.note(
+                f"nothing moves any more. The end of the workers' log:\n{crew.log_tail(story.WORKERS)}"
+            )
+        else:
+            display.note("every job has ended")
+        report.print_report(played, display)
+        problems = report.problems(played)
+        if not problems:
+            display.text()
+            display.text(f"Nothing was lost and no page is stored twice ({display.seconds:.0f} s).")
+            if welcome:
+                display.text(f"{welcome}\nThe workers run on: upload something. Ctrl-C ends everything.")
+                _stay(crew, display)
+        return problems
+
+
+def _own_server(stack: ExitStack, display: Display) -> str:
+    server = stack.enter_context(EmbeddedPostgres(durable=True))
+    display.note("PostgreSQL started, with its durable settings on")
+    return server.url
+
+
+def _open_web(crew: Crew, port: int) -> str:
+    password = serving.make_login()
+    address = serving.start_web(crew, port)
+    return f"Documents: {address}   Admin: {address}admin/   Login: {serving.LOGIN}   Password: {password}"
+
+
+def _stay(crew: Crew, display: Display) -> None:
+    """Until a signal comes, which is the ordinary end. Raises ChildFailed when a child ends by itself."""
+    try:
+        while True:
+            crew.check()
+            time.sleep(WATCH_SECONDS)
+    except SystemExit:
+        display.text("Ending everything.")
+
+
+@contextmanager
+def _signals_unwind() -> Iterator[None]:
+    """Let SIGTERM, SIGHUP and Ctrl-C leave through the context managers, which end what was started."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        for each in before:  # a second signal must not cut the clearing away short
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

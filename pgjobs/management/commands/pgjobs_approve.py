@@ -1,0 +1,42 @@
+"""``manage.py pgjobs_approve``: a named user's decision on an approval, from a shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from pgjobs.exceptions import NotStorable
+from pgjobs.workflows.approvals import decide
+
+
+class Command(BaseCommand):
+    """Approve or reject, with the rights of the user that is named."""
+
+    help = "Approve or reject what a workflow asks, in the name of a user who has the right to decide it."
+    requires_system_checks = ["pgjobs"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """What, which way, who, and why."""
+        parser.add_argument("wait_id", type=int, help="id of the approval")
+        way = parser.add_mutually_exclusive_group(required=True)
+        way.add_argument("--approve", action="store_true", dest="approved", default=None)
+        way.add_argument("--reject", action="store_false", dest="approved")
+        parser.add_argument("--user", required=True, metavar="USERNAME", help="who decides")
+        parser.add_argument("--reason", default="", help="why; kept with the decision")
+
+    def handle(self, *, wait_id: int, approved: bool, user: str, reason: str, **options: Any) -> None:
+        """Decide, or say why not."""
+        model: Any = get_user_model()
+        try:
+            actor = model._default_manager.get_by_natural_key(user)
+        except model.DoesNotExist:
+            raise CommandError(f"There is no user {user!r}. --user takes a {model.USERNAME_FIELD}.") from None
+        try:
+            decision = decide(wait_id, approved=approved, actor=actor, reason=reason)
+        except NotStorable as error:
+            raise CommandError(str(error)) from error
+        if not decision.done:
+            raise CommandError(f"Nothing was changed: {decision.message}.")
+        self.stdout.write(f"approval {wait_id}: {decision.message}")

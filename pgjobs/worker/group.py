@@ -1,0 +1,67 @@
+"""A service that writes in groups: whatever was asked for while one write was under way goes into the next."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+from pgjobs import connections
+from pgjobs.worker.service import Service
+
+Request = TypeVar("Request")
+
+_GROUP = 500
+_LINGER = 2.0  # seconds without work after which the connection is given up: at rest a process holds few
+_FOREVER = 3600.0
+
+
+class GroupWriter(Service, Generic[Request]):
+    """Takes requests from any thread and writes them in the order they came.
+
+    An outage only delays them: what met it stays in hand and goes first next time.
+    """
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using)
+        self._requests: deque[Request] = deque()
+        self._in_hand: list[Request] = []
+        self._connected = False
+        self._empty = threading.Event()
+        self._empty.set()
+
+    def put(self, request: Request) -> None:
+        """Take a request in; never blocks on the database."""
+        self._requests.append(request)
+        self._empty.clear()  # in this order: the tick that the wake brings sets it again
+        self.wake()
+
+    def wait_empty(self, timeout: float) -> bool:
+        """Wait until everything is written; False when the database did not take it in time."""
+        return self._empty.wait(timeout)
+
+    def write(self, group: list[Request]) -> None:
+        """Write a group. Raises on an outage, and is then called again with the same group."""
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Write until nothing is left."""
+        worked = False
+        while self._in_hand or self._requests:
+            while self._requests and len(self._in_hand) < _GROUP:
+                self._in_hand.append(self._requests.popleft())
+            worked = self._connected = True
+            self.write(self._in_hand)
+            self._in_hand = []
+        self._empty.set()
+        if self._requests:
+            self._empty.clear()
+            self.wake()
+        elif not worked and self._connected:
+            connections.drop(self.using)
+            self._connected = False
+        self.interval = _LINGER if self._connected else _FOREVER
+
+    def last_tick(self) -> None:
+        """The same: nothing is left behind."""
+        self.tick()

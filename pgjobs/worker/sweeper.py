@@ -1,0 +1,45 @@
+"""The chores of workflows: wake what is due, at the moment it is, and move old history out of the way."""
+
+from __future__ import annotations
+
+import math
+
+from pgjobs.conf import get_settings
+from pgjobs.worker import clock
+from pgjobs.workflows.registry import workflows
+from pgjobs.workflows.retention import retire
+from pgjobs.workflows.sweep import seconds_until_due, sweep_due
+
+_RETIRE_EVERY = 60.0
+
+
+class Sweeper:
+    """Runs when the next wait is due; looks again every ``longest`` seconds for what other processes parked."""
+
+    def __init__(self, longest: float, *, using: str) -> None:
+        self._using = using
+        self._longest = longest
+        self._due = clock.now() if workflows.names() else math.inf
+        self._retire_due = clock.now() + _RETIRE_EVERY
+
+    def due_in(self, seconds: float) -> None:
+        """A wait of this process is due then. Safe from any thread: at worst a look comes early."""
+        self._due = min(self._due, clock.now() + seconds)
+
+    def seconds_until_due(self) -> float:
+        """How long the next look may wait."""
+        return max(self._due - clock.now(), 0.0)
+
+    def run_if_due(self) -> None:
+        """Wake what is due, in bounded batches, and set the time of the next look."""
+        if clock.now() < self._due:
+            return
+        self._due = clock.now() + self._longest
+        if sweep_due(using=self._using):
+            self.due_in(0.0)  # there may be more: the next turn goes on after others have had theirs
+        elif (seconds := seconds_until_due(using=self._using)) is not None:
+            self.due_in(max(seconds, 0.001))
+        if clock.now() >= self._retire_due:
+            self._retire_due = clock.now() + _RETIRE_EVERY
+            if get_settings().workflow_retention_seconds and retire(using=self._using):
+                self._retire_due = clock.now()

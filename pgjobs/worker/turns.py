@@ -1,0 +1,207 @@
+"""One turn of one execution: replay the body to where it waits, ends, or must stop, and hand that to the recorder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from django.db import connections, transaction
+
+from pgjobs import codec
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
+from pgjobs.leases.fence import hold
+from pgjobs.queue.enqueue import NewJobs
+from pgjobs.worker import clock
+from pgjobs.worker.deadlines import bounded
+from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.hygiene import clean_up
+from pgjobs.worker.problems import describe
+from pgjobs.worker.recorder import EndRequest, OpenRequest, ReadRequest, Recorder, StepRequest
+from pgjobs.workflows.async_context import run_body
+from pgjobs.workflows.durable import Enough, Recording
+from pgjobs.workflows.journal import StepRow, record_here
+from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing, fail, finish, pause
+from pgjobs.workflows.models import Execution
+from pgjobs.workflows.registry import Definition, workflows
+from pgjobs.workflows.replay import Replay
+from pgjobs.workflows.suspension import Continued, Stopped, Suspended
+
+logger = logging.getLogger("pgjobs.worker")
+
+
+class Turns:
+    """Runs turns in the slots' threads."""
+
+    def __init__(
+        self,
+        *,
+        using: str,
+        recorder: Recorder,
+        holdings: Holdings,
+        confirm: Callable[[Holding], bool],
+        parked: Callable[[float], None],
+        stopping: threading.Event,
+    ) -> None:
+        self.using = using
+        self.recorder = recorder
+        self.confirm = confirm
+        self.parked = parked
+        """Told in how many seconds a new wait of this process is due."""
+        self.stopping = stopping
+        self._holdings = holdings
+
+    def run(self, holding: Holding) -> None:
+        """From claim to park or end."""
+        definition = workflows.get(holding.execution.workflow_name)
+        replay = Replay(holding.execution, Turn(self, holding))
+        replay.history.tolerant = definition.on_divergence == "warn"
+        try:
+            self._run_body(definition, replay, holding)
+        finally:
+            clean_up(holding.lease.label, holding.lease.pk, holding.execution.workflow_name)
+            for warning in replay.history.warnings:
+                logger.warning("execution=%s diverged: %s", holding.lease.pk, warning)
+        if replay.suspended or holding.lost:
+            self._holdings.drop([holding])
+
+    def _run_body(self, definition: Definition, replay: Replay, holding: Holding) -> None:
+        try:
+            arguments = codec.loads(holding.execution.input)
+            output = run_body(definition.function, replay, arguments)
+            if not replay.suspended:
+                replay.ended()
+                text = None if output is None else encode_output(output)
+                self._end(holding, functools.partial(finish, output=text))
+        except (Suspended, Stopped):
+            pass
+        except Continued as continued:
+            self._end(holding, self._continuation(definition, holding, continued))
+        except BaseException as error:
+            if not replay.suspended:
+                self._end(holding, _failure(definition, replay.diverged or error))
+        if replay.diverged and not replay.suspended and not holding.ended:
+            self._end(holding, _failure(definition, replay.diverged))
+
+    def _end(self, holding: Holding, write: Callable[..., None]) -> None:
+        if holding.lost:
+            return
+        holding.ended = True
+        self.recorder.put(EndRequest(holding, write))
+
+    def _continuation(
+        self, definition: Definition, holding: Holding, continued: Continued
+    ) -> Callable[..., None]:
+        old = holding.execution
+        text = codec.dumps(continued.input, label="input", max_bytes=get_settings().max_payload_bytes)
+        new = NewExecution(
+            workflow_name=old.workflow_name,
+            version=definition.version,
+            queue=old.queue,
+            priority=old.priority,
+            max_crashes=definition.max_crashes,
+            input=text,
+            key=old.key,
+            started_by=old.started_by,
+            continued_from_id=old.lease.pk,
+        )
+        return functools.partial(finish, output=None, continued=new)
+
+
+class Turn:
+    """What one turn's context asks of this process (:class:`pgjobs.workflows.durable.Durable`)."""
+
+    def __init__(self, turns: Turns, holding: Holding) -> None:
+        self._turns = turns
+        self._holding = holding
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether a long step should end."""
+        return self._holding.lost or self._holding.timed_out or self._turns.stopping.is_set()
+
+    def check(self) -> None:
+        """Raises ``Stopped`` when the execution is somebody else's, or could be."""
+        holding = self._holding
+        if holding.lost or (clock.now() > holding.good_until and not self._turns.confirm(holding)):
+            holding.lost = True
+            raise Stopped
+
+    def before(self, step_id: str) -> None:
+        """No step is begun without the lease, nor when the process is about to hand it back."""
+        self.check()
+        if self._turns.stopping.is_set():
+            raise Stopped
+
+    def record(self, step: StepRow) -> dt.datetime:
+        """Through the recorder, together with other executions' steps."""
+        request = StepRequest(self._holding, step)
+        self._turns.recorder.put(request)
+        return request.answer.result()
+
+    @contextmanager
+    def recording(self, write: Callable[[Recording], None]) -> Iterator[None]:
+        """On this thread's own connection, with the execution's row held from the start."""
+        using, lease = self._turns.using, self._holding.lease
+        connection = connections[using]
+        committed: list[bool] = []
+        try:
+            with transaction.atomic(using=using, durable=True):
+                hold(Execution, lease, using=using)
+                yield
+                write(lambda step: record_here(replace(step, lease=lease), using=using))
+                transaction.on_commit(lambda: committed.append(True), using=using)
+        except LeaseLost:
+            self._holding.lost = True
+            raise Stopped from None
+        if not committed or connection is not connections[using]:
+            raise CommitLost(lease.pk)
+
+    def open(
+        self,
+        waits: Sequence[NewWait],
+        enough: Enough,
+        calls: Sequence[tuple[NewJobs, str, str | None]] = (),
+        child: NewExecution | None = None,
+    ) -> tuple[bool, list[Standing]]:
+        """Through the recorder, one transaction each."""
+        request = OpenRequest(self._holding, waits, enough, calls, child)
+        self._turns.recorder.put(request)
+        parked, standings = request.answer.result()
+        delays = [wait.delay for wait in waits if wait.delay is not None]
+        if parked and delays:
+            self._turns.parked(min(delays))
+        return parked, standings
+
+    def read_output(self, step_id: str) -> str | None:
+        """Through the recorder."""
+        request = ReadRequest(self._holding.lease.pk, step_id)
+        self._turns.recorder.put(request)
+        return request.answer.result()
+
+    def pause_briefly(self, seconds: float) -> None:
+        """In the thread; shutdown ends it."""
+        if self._turns.stopping.wait(seconds):
+            raise Stopped
+
+    def timeout(self, seconds: float | None) -> AbstractContextManager[None]:
+        """By an exception raised in this thread."""
+        return bounded(self._holding, seconds)
+
+
+def encode_output(output: Any) -> str:
+    """A workflow's output as JSON text. Raises :class:`NotStorable`."""
+    return codec.dumps(output, label="output", max_bytes=get_settings().max_result_bytes)
+
+
+def _failure(definition: Definition, error: BaseException) -> Callable[..., None]:
+    """How an error that left the body is written."""
+    if isinstance(error, Diverged) and definition.on_divergence != "fail":
+        return functools.partial(pause, reason=f"the code diverged from the history at step {error}")
+    return functools.partial(fail, problem=describe(error))

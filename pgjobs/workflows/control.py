@@ -1,0 +1,206 @@
+"""What a person, or code in a person's name, may do to executions. Admin, commands and API all call these."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from pgjobs import codec
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows
+from pgjobs.leases.fence import LEASE_CLEARED
+from pgjobs.queue.control import VerbOutcome
+from pgjobs.queue.enqueue import CHANNEL
+from pgjobs.workflows.forking import fork
+from pgjobs.workflows.models import Execution
+from pgjobs.workflows.states import ExecutionStatus, sources
+from pgjobs.workflows.waits import children_ended, lock_executions
+
+__all__ = ["cancel", "fork", "movable", "pause", "resume", "retry"]
+
+logger = logging.getLogger("pgjobs.control")
+
+_S = ExecutionStatus
+_LARGEST_ID = 2**63 - 1
+_NOTE_BYTES = 1_000
+
+# Fence of all verbs: status and token as read under the row's lock, which is held.
+_MOVE = """
+UPDATE pgjobs_execution AS execution SET updated_at = clock_timestamp(), note = %(note)s, {columns}
+FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(tokens)s::uuid[]) AS held(id, status, token)
+WHERE execution.id = held.id AND execution.status = held.status
+  AND execution.lease_token IS NOT DISTINCT FROM held.token
+RETURNING execution.id"""
+
+_ENQUEUED = "status = 'enqueued', available_at = clock_timestamp(), crash_count = 0, pause_reason = ''"
+_COLUMNS = {
+    "resume": _ENQUEUED,
+    "retry": f"{_ENQUEUED}, completed_at = NULL, output = NULL",
+    "pause": "status = 'paused', pause_reason = %(note)s",
+    "cancel": f"status = 'cancelled', completed_at = clock_timestamp(), {LEASE_CLEARED}",
+}
+
+# Everything a cancellation touches: the live descendants of live executions, and whoever waits for one of them.
+_FAMILY = """
+WITH RECURSIVE family(id) AS (
+    SELECT id FROM pgjobs_execution
+    WHERE id = ANY(%(ids)s::bigint[]) AND status NOT IN ('succeeded', 'failed', 'cancelled')
+    UNION
+    SELECT child.id FROM family JOIN pgjobs_execution AS child ON child.parent_id = family.id
+    WHERE child.status NOT IN ('succeeded', 'failed', 'cancelled')
+)
+SELECT id, true FROM family
+UNION ALL
+SELECT wait.execution_id, false FROM pgjobs_wait AS wait JOIN family ON family.id = wait.target_id
+WHERE wait.kind = 'child' AND wait.resolved_at IS NULL"""
+
+_CLOSE_WAITS = """
+UPDATE pgjobs_wait SET resolved_at = clock_timestamp(), resolution = '{"cancelled": true}'::jsonb
+WHERE execution_id = ANY(%(ids)s::bigint[]) AND resolved_at IS NULL
+RETURNING kind, target_id"""
+
+# pending -> cancelled. Settlement locks a job before the execution that awaits it, so here, where the execution
+# is locked first, no job is waited for: one that is held is about to run or to end, and is left to finish.
+_CANCEL_JOBS = """
+WITH idle AS MATERIALIZED (
+    SELECT id FROM pgjobs_job
+    WHERE id = ANY(%(jobs)s::bigint[]) AND status = 'pending' AND awaited
+      AND NOT EXISTS (SELECT FROM pgjobs_wait AS wait
+                      WHERE wait.target_id = pgjobs_job.id AND wait.kind = 'job' AND wait.resolved_at IS NULL)
+    ORDER BY id FOR UPDATE SKIP LOCKED
+)
+UPDATE pgjobs_job AS job SET status = 'cancelled', completed_at = clock_timestamp(), note = %(note)s
+FROM idle WHERE job.id = idle.id AND job.status = 'pending'"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An execution whose row is locked, as it stood then."""
+
+    status: ExecutionStatus
+    token: uuid.UUID | None
+
+
+def cancel(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+    """Stop executions that have not ended, with their children and the jobs they await that have not begun.
+
+    Jobs that run are left to finish. A worker that runs an execution loses its lease and can change nothing. A
+    parent that waits for one of them is told in the same transaction.
+    """
+    using, wanted, note = _prepared(ids, "cancelled", actor, reason)
+    with transaction.atomic(using=using):
+        family = _lock_family(wanted, using)
+        held = _locked([*wanted, *family], using)
+        doomed = [pk for pk in family if held[pk].status in sources("cancel")]
+        _move("cancel", {pk: held[pk] for pk in doomed}, note, using)
+        closed = rows(using, _CLOSE_WAITS, {"ids": doomed})
+        jobs = [target for kind, target in closed if kind == "job" and target is not None]
+        if jobs:
+            rows(using, _CANCEL_JOBS, {"jobs": jobs, "note": f"its execution was {note}"[:_NOTE_BYTES]})
+        if doomed:
+            children_ended(doomed, using)
+    return _told("cancel", "cancelled", _S.CANCELLED, wanted, held, actor)
+
+
+def resume(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+    """Let paused executions go on from their history, with a fresh crash budget."""
+    return _simple("resume", "resumed", _S.ENQUEUED, ids, actor, reason)
+
+
+def retry(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+    """Let failed executions go on: recorded steps stay, the step whose failure ended the execution runs again."""
+    return _simple("retry", "retried", _S.ENQUEUED, ids, actor, reason)
+
+
+def pause(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+    """Hold executions that wait or are queued until they are resumed. What they wait for is still taken note of."""
+    return _simple("pause", "paused", _S.PAUSED, ids, actor, reason)
+
+
+def _simple(
+    verb: str, done: str, target: ExecutionStatus, ids: Iterable[int], actor: Any, reason: str
+) -> list[VerbOutcome]:
+    using, wanted, note = _prepared(ids, done, actor, reason)
+    with transaction.atomic(using=using):
+        held = _locked(wanted, using)
+        _move(verb, {pk: row for pk, row in held.items() if row.status in movable(verb)}, note, using)
+        if target is _S.ENQUEUED and held and get_settings().notify:
+            rows(using, f"SELECT pg_notify('{CHANNEL}', '')", {})
+    return _told(verb, done, target, wanted, held, actor)
+
+
+def movable(verb: str) -> frozenset[ExecutionStatus]:
+    """From where a person may take an execution by this verb. A running one pauses only by its own worker."""
+    return sources(verb) - {_S.RUNNING} if verb == "pause" else sources(verb)
+
+
+def _prepared(ids: Iterable[int], done: str, actor: Any, reason: str) -> tuple[str, list[int], str]:
+    wanted = sorted({int(pk) for pk in ids})
+    note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), _NOTE_BYTES)
+    return get_settings().database, wanted, note
+
+
+def _lock_family(ids: list[int], using: str) -> list[int]:
+    """Lock what a cancellation touches, all in the order of id, and return what is to be cancelled.
+
+    A child that is started meanwhile may have a lower id than a row locked before it, so then all locks of this
+    try are given up (that is what the savepoint is for) and taken again.
+    """
+    known: set[int] = set()
+    while True:
+        save = transaction.savepoint(using)
+        lock_executions(sorted({*_possible(ids), *known}), using=using)
+        found = rows(using, _FAMILY, {"ids": _possible(ids)})
+        touched = {pk for pk, _ in found}
+        if touched <= {*ids, *known}:
+            transaction.savepoint_commit(save, using)
+            return sorted({pk for pk, doomed in found if doomed})
+        known |= touched
+        transaction.savepoint_rollback(save, using)
+
+
+def _possible(ids: Iterable[int]) -> list[int]:
+    """Ids that a bigint can hold; there is no execution under another."""
+    return [pk for pk in ids if 0 < pk <= _LARGEST_ID]
+
+
+def _locked(ids: Iterable[int], using: str) -> dict[int, _Held]:
+    found = Execution._base_manager.using(using).filter(pk__in=_possible(ids)).order_by("pk")
+    locked = found.select_for_update().values_list("pk", "status", "lease_token")
+    return {pk: _Held(_S(status), token) for pk, status, token in locked}
+
+
+def _move(verb: str, held: dict[int, _Held], note: str, using: str) -> None:
+    params = {
+        "note": note,
+        "ids": list(held),
+        "statuses": [row.status.value for row in held.values()],
+        "tokens": [row.token for row in held.values()],
+    }
+    if held:
+        rows(using, _MOVE.format(columns=_COLUMNS[verb]), params)
+
+
+def _told(
+    verb: str, done: str, target: ExecutionStatus, wanted: list[int], held: dict[int, _Held], actor: Any
+) -> list[VerbOutcome]:
+    outcomes = []
+    for pk in wanted:
+        if pk not in held:
+            outcomes.append(VerbOutcome(pk, False, "there is no such execution", None))
+            continue
+        before = held[pk].status
+        if before in movable(verb):
+            outcomes.append(VerbOutcome(pk, True, f"{done} (was {before})", target.value))
+        else:
+            allowed = ", ".join(sorted(status.value for status in movable(verb)))
+            message = f"it is {before}; only {allowed} executions can be {done}"
+            outcomes.append(VerbOutcome(pk, False, message, before.value))
+    for outcome in outcomes:
+        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, actor)
+    return outcomes

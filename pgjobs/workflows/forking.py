@@ -1,0 +1,102 @@
+"""Fork: a new execution that shares another's history up to a call, and goes its own way from there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.db import transaction
+
+from pgjobs import codec
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows
+from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.queue.enqueue import CHANNEL
+from pgjobs.workflows.models import Execution
+
+logger = logging.getLogger("pgjobs.control")
+
+# Calls of the history: how far it goes, and the first call that is still waited for.
+_EXTENT = """
+WITH calls AS (
+    SELECT ordinal, false AS open FROM pgjobs_stepoutput WHERE execution_id = %(id)s
+    UNION ALL
+    SELECT ordinal, resolved_at IS NULL FROM pgjobs_wait WHERE execution_id = %(id)s
+)
+SELECT COALESCE(max(ordinal) + 1, 0),
+       min(ordinal) FILTER (WHERE open AND ordinal = (SELECT max(ordinal) FROM calls))
+FROM calls"""
+
+_COPY_STEPS = """
+INSERT INTO pgjobs_stepoutput (execution_id, step_id, kind, ordinal, arguments_hash, output, output_bytes, error,
+                               attempts, seconds, recorded_at)
+SELECT %(fork)s, step_id, kind, ordinal, arguments_hash, output, output_bytes, error, attempts, seconds,
+       recorded_at
+FROM pgjobs_stepoutput WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY id"""
+
+# Members of a gather that went on without them come along open: they end for both executions.
+_COPY_WAITS = """
+INSERT INTO pgjobs_wait (execution_id, step_id, kind, ordinal, arguments_hash, name, "group", rule, target_id,
+                         created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
+                         context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason)
+SELECT %(fork)s, step_id, kind, ordinal, arguments_hash, name, "group", rule, target_id,
+       created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
+       context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason
+FROM pgjobs_wait WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY id"""
+
+
+def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") -> Execution:
+    """A new execution with the records of all calls before ``from_ordinal`` (the first call is 0); runs at once.
+
+    It has no key and no parent; with a user as ``actor``, that user started it. Signals that nobody has taken
+    stay with the old execution, which is not changed. Raises :class:`WorkflowError` when there is none,
+    :class:`InvalidOption` for a call beyond its history or after one that is still waited for.
+    """
+    using = get_settings().database
+    with transaction.atomic(using=using):
+        source = Execution._base_manager.using(using).select_for_update().filter(pk=execution_id).first()
+        if source is None:
+            raise WorkflowError(
+                f"there is no execution {execution_id} to fork; archived ones cannot be forked."
+            )
+        _check(from_ordinal, execution_id, using)
+        new = _copied(source, from_ordinal, actor, reason)
+        new.save(using=using, force_insert=True)
+        params = {"fork": new.pk, "id": execution_id, "ordinal": from_ordinal}
+        rows(using, _COPY_STEPS, params)
+        rows(using, _COPY_WAITS, params)
+        if get_settings().notify:
+            rows(using, f"SELECT pg_notify('{CHANNEL}', '')", {})
+        new.refresh_from_db(using=using)
+    logger.info("execution=%s verb=fork from=%s call=%s by=%s", new.pk, execution_id, from_ordinal, actor)
+    return new
+
+
+def _check(from_ordinal: int, execution_id: int, using: str) -> None:
+    ((length, waiting_at),) = rows(using, _EXTENT, {"id": execution_id})
+    last = length if waiting_at is None else waiting_at
+    whole = isinstance(from_ordinal, int) and not isinstance(from_ordinal, bool)
+    if not whole or not 0 <= from_ordinal <= last:
+        where = "its history ends there" if waiting_at is None else "it still waits there"
+        raise InvalidOption(
+            "from_ordinal",
+            from_ordinal,
+            f"give a call of execution {execution_id} from 0 to {last}; {where}.",
+        )
+
+
+def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Execution:
+    told = f"forked from execution {source.pk} at call {from_ordinal} by {actor}"
+    user = getattr(actor, "pk", None)
+    return Execution(
+        workflow_name=source.workflow_name,
+        version=source.version,
+        queue=source.queue,
+        priority=source.priority,
+        max_crashes=source.max_crashes,
+        input=source.input,
+        subject_type_id=source.subject_type_id,
+        subject_id=source.subject_id,
+        started_by=source.started_by if user is None else str(user),
+        note=codec.storable_text(told + (f": {reason}" if reason else ""), 1_000),
+    )

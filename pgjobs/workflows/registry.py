@@ -1,0 +1,39 @@
+"""The workflows that this process knows. Loads no models."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pgjobs.exceptions import UnknownWorkflow
+from pgjobs.registries import Registry, name_of
+
+OnDivergence = Literal["pause", "fail", "warn"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Definition:
+    """A function whose first parameter is the workflow context, and how its executions are treated."""
+
+    function: Callable[..., Any]
+    name: str | None
+    version: int
+    queue: str
+    priority: int
+    max_crashes: int
+    on_divergence: OnDivergence
+
+    @property
+    def workflow_name(self) -> str:
+        """The name its rows carry."""
+        return name_of(self)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the body is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+workflows: Registry[Definition] = Registry("workflow", UnknownWorkflow)

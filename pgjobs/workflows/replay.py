@@ -1,0 +1,259 @@
+"""The run in memory: counts the durable calls of a body, answers them from the history, and parks at a wait."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from django.db import connections
+
+from pgjobs.exceptions import Diverged, DurableCallRefused
+from pgjobs.queue.enqueue import NewJobs
+from pgjobs.workflows.claiming import ClaimedExecution
+from pgjobs.workflows.durable import Durable, Enough
+from pgjobs.workflows.history import History, Record
+from pgjobs.workflows.journal import StepRow
+from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing
+from pgjobs.workflows.suspension import Suspended
+
+logger = logging.getLogger("pgjobs.workflows")
+
+_RESERVED = set("#[]~")
+_MANY_UNKEYED = 20
+
+
+class Replay:
+    """One turn of one execution. Durable calls come one at a time, from the thread that runs the body."""
+
+    def __init__(self, execution: ClaimedExecution, durable: Durable, *, dry: bool = False) -> None:
+        self.execution = execution
+        self.durable = durable
+        self.history: History = execution.history
+        self.suspended = False
+        self.diverged: Diverged | None = None
+        """The first divergence. It stands even when the body catches the exception."""
+        self.latest = dt.datetime.fromisoformat(execution.created_at)
+        """The instant of the latest record the body has seen."""
+        self._dry = dry
+        self._ordinal = 0
+        self._occurrences: dict[str, int] = {}
+        self._used: set[str] = set()
+        self._in_step: str | None = None
+        self._thread = threading.get_ident()
+        self._failure: StepRow | None = None
+        self._crashed = execution.crash_count > 0
+
+    def adopt_thread(self) -> None:
+        """Durable calls will come from the present thread."""
+        self._thread = threading.get_ident()
+
+    def enter(self, call: str, name: str, key: str | None) -> tuple[str, int]:
+        """Begin a durable call: its step id and ordinal.
+
+        Raises :class:`DurableCallRefused` inside a step, a transaction, or another thread; ``Suspended`` again when
+        the body swallowed the first; ``Stopped`` when the lease is lost.
+        """
+        label = f"ctx.{call}({name!r})"
+        if self.suspended:
+            logger.error(
+                "execution=%s swallowed its suspension and went on to %s; do not catch BaseException in a workflow",
+                self.execution.lease.pk,
+                label,
+            )
+            raise Suspended
+        if self.diverged:
+            raise self.diverged
+        self._refuse_misplaced(label)
+        self.durable.check()
+        self._keep_failure()
+        ordinal, self._ordinal = self._ordinal, self._ordinal + 1
+        return self._step_id(label, name, key), ordinal
+
+    def find(self, step_id: str, kind: str, ordinal: int, arguments_hash: str) -> Record | None:
+        """The record of this call, or None. Raises :class:`Diverged`."""
+        with self._noting_divergence():
+            record = self.history.find(step_id, kind, ordinal, arguments_hash)
+        if record is not None and record.resolved:
+            self._saw(record.at)
+        return record
+
+    def skip_ordinal(self) -> None:
+        """The call just entered leaves no record and takes no place."""
+        self._ordinal -= 1
+
+    def record(self, step: StepRow) -> None:
+        """Write a new step, and remember it."""
+        at = self.durable.record(step)
+        self.remember(step, at)
+
+    def remember(self, step: StepRow, at: dt.datetime) -> None:
+        """Note a step that has just been written."""
+        self._crashed = False
+        record = Record(
+            step.step_id, step.kind, step.ordinal, step.arguments_hash, at, step.output, step.error
+        )
+        self.history.add(record)
+        self.history.find(step.step_id, step.kind, step.ordinal, step.arguments_hash)
+        self._saw(at)
+
+    def keep_failure_later(self, step: StepRow) -> None:
+        """A step failed. It becomes history only if the body goes on: else a retry may run it again."""
+        self._failure = step
+
+    def ended(self) -> None:
+        """The body returned: what it caught is history, and nothing of the history may be left over."""
+        self._keep_failure()
+        with self._noting_divergence():
+            self.history.ended()
+
+    def wait(self, wait: NewWait, child: NewExecution | None = None) -> Record:
+        """The resolved record of a single wait; parks and leaves the body when it is still open."""
+        record = self.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
+        if record is None or not record.resolved:
+            self.wait_all([wait], lambda standings: all(s.resolved for s in standings), child=child)
+            self._saw(self.history.records[wait.step_id].at)
+            self.history.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
+        return self.history.records[wait.step_id]
+
+    def wait_all(
+        self,
+        waits: Sequence[NewWait],
+        enough: Enough,
+        calls: Sequence[tuple[NewJobs, str, str | None]] = (),
+        child: NewExecution | None = None,
+    ) -> None:
+        """Open ``waits`` (or find them open); leave the body unless there is ``enough`` to go on."""
+        parked, standings = self.durable.open(waits, enough, calls, child)
+        by_id = {wait.step_id: wait for wait in waits}
+        for standing in standings:
+            self._note(by_id[standing.step_id], standing)
+        if parked:
+            self.suspended = True
+            raise Suspended
+
+    def inside(self, step_id: str, work: Callable[[], object]) -> object:
+        """Run code of the user's as a step: durable calls in it are refused."""
+        self.durable.before(step_id)
+        self._in_step = step_id
+        try:
+            return work()
+        finally:
+            self._in_step = None
+
+    @contextmanager
+    def recording(self, step_id: str, row: Callable[[], StepRow]) -> Iterator[None]:
+        """A transaction on the body's connection that commits the block's writes with their checkpoint.
+
+        Durable calls in the block are refused.
+        """
+        written: list[tuple[StepRow, dt.datetime]] = []
+
+        def write(record: Callable[[StepRow], dt.datetime]) -> None:
+            step = row()
+            written.append((step, record(step)))
+
+        self._in_step = step_id
+        try:
+            with self.durable.recording(write):
+                yield
+        finally:
+            self._in_step = None
+        self.remember(*written[0])
+
+    def row(
+        self, step_id: str, kind: str, ordinal: int, arguments_hash: str, output: str | None, **more: object
+    ) -> StepRow:
+        """A step of this execution, to be recorded."""
+        lease = self.execution.lease
+        return StepRow(
+            lease,
+            step_id,
+            kind,
+            ordinal,
+            arguments_hash,
+            output,
+            clears_crashes=self._crashed,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def output(self, record: Record) -> str | None:
+        """The recorded output as JSON text, fetched now if it was too large to come with the rest."""
+        if record.deferred:
+            record.output, record.deferred = self.durable.read_output(record.step_id), False
+        return record.output
+
+    @contextmanager
+    def _noting_divergence(self) -> Iterator[None]:
+        try:
+            yield
+        except Diverged as error:
+            self.diverged = self.diverged or error
+            raise
+
+    def _note(self, wait: NewWait, standing: Standing) -> None:
+        record = Record(
+            wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash, standing.at, standing.resolution
+        )
+        record.is_wait, record.resolved = True, standing.resolved
+        record.wait_id, record.group = standing.wait_id, wait.group
+        self.history.add(record)
+
+    def _keep_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self.record(failure)
+
+    def _saw(self, at: dt.datetime | None) -> None:
+        if at is not None:
+            self.latest = max(self.latest, at)
+
+    def _refuse_misplaced(self, label: str) -> None:
+        if self._in_step is not None:
+            raise DurableCallRefused(
+                label,
+                f"it is called inside step {self._in_step!r}, whose own record would then hold another's",
+                "Return from the step first; steps are siblings, not nested.",
+            )
+        if threading.get_ident() != self._thread:
+            raise DurableCallRefused(
+                label,
+                "it is called from another thread than the body's, so its place in the history is chance",
+                "Call it in the body; run work in parallel with ctx.gather.",
+            )
+        if not self._dry and any(c.in_atomic_block for c in connections.all(initialized_only=True)):
+            raise DurableCallRefused(
+                label,
+                "it is called inside a transaction of your own, which could still be rolled back",
+                "Leave the atomic() block first, or use ctx.atomic() to commit writes with their checkpoint.",
+            )
+
+    def _step_id(self, label: str, name: str, key: str | None) -> str:
+        if not isinstance(name, str) or not 0 < len(name) <= 150 or _RESERVED & set(name) or "\x00" in name:
+            raise DurableCallRefused(
+                label, "a step's name has 1 to 150 characters and none of # [ ] ~", "Give another name=."
+            )
+        if key is None:
+            count = self._occurrences[name] = self._occurrences.get(name, 0) + 1
+            if count == _MANY_UNKEYED + 1:
+                logger.warning(
+                    "execution=%s calls %s more than %s times; give key= in loops, so that a changed order is no "
+                    "divergence",
+                    self.execution.lease.pk,
+                    label,
+                    _MANY_UNKEYED,
+                )
+            return f"{name}#{count}"
+        step_id = f"{name}[{key}]"
+        if len(str(key)) > 120 or "\x00" in str(key):
+            raise DurableCallRefused(label, "key= has at most 120 characters, no NUL", "Shorten or hash it.")
+        if step_id in self._used:
+            raise DurableCallRefused(
+                label,
+                f"key={key!r} was used before under this name",
+                "Keys name one call each; give another.",
+            )
+        self._used.add(step_id)
+        return step_id

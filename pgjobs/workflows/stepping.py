@@ -1,0 +1,141 @@
+"""Steps: run once more until they are recorded, with retries that wait in the row rather than in a thread."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pgjobs import codec
+from pgjobs.backoff import Backoff
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import Fail, InvalidOption, LeaseLost, NotStorable, Retry, Snooze, StepFailed
+from pgjobs.workflows.history import Record, hash_arguments
+from pgjobs.workflows.lifecycle import NewWait
+from pgjobs.workflows.replay import Replay
+from pgjobs.workflows.states import StepKind, WaitKind
+
+_SHORT_DELAY = 1.0  # a longer delay parks the execution instead of holding its slot
+_DEFAULT_ATTEMPTS = 5
+_NO_RETRY = Backoff(attempts=1)
+
+
+def run_step(
+    replay: Replay,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    name: str | None,
+    key: str | None,
+    retry: Backoff | None,
+    timeout: float | dt.timedelta | None,
+) -> Any:
+    """The output of a step: recorded, or run now and recorded."""
+    name = name or str(getattr(function, "__name__", ""))
+    step_id, ordinal = replay.enter("step", name, key)
+    arguments_hash = hash_arguments(args, kwargs)
+    record = replay.find(step_id, StepKind.STEP.value, ordinal, arguments_hash)
+    if record is not None:
+        return value_of(replay, record)
+    text, attempts, seconds = _attempts(
+        replay,
+        step_id,
+        ordinal,
+        arguments_hash,
+        lambda: function(*args, **kwargs),
+        retry or _NO_RETRY,
+        timeout,
+    )
+    replay.record(
+        replay.row(
+            step_id,
+            StepKind.STEP.value,
+            ordinal,
+            arguments_hash,
+            text,
+            attempts=attempts,
+            seconds=seconds,
+        )
+    )
+    return codec.loads(text)
+
+
+def value_of(replay: Replay, record: Record) -> Any:
+    """What a recorded step answers: its output, or its failure raised again."""
+    if record.error is not None:
+        told = json.loads(record.error)
+        raise StepFailed(record.step_id, told["type"], told["message"], told.get("attempts", 1))
+    text = replay.output(record)
+    return None if text is None else codec.loads(text)
+
+
+def encode_output(step_id: str, value: Any) -> str:
+    """``value`` as JSON text. Raises :class:`NotStorable` before anything is recorded as done."""
+    return codec.dumps(value, label=f"output of {step_id}", max_bytes=get_settings().max_result_bytes)
+
+
+def _attempts(
+    replay: Replay,
+    step_id: str,
+    ordinal: int,
+    arguments_hash: str,
+    work: Callable[[], Any],
+    retry: Backoff,
+    timeout: float | dt.timedelta | None,
+) -> tuple[str, int, float]:
+    """Run until it works or the attempts are used up: (output, attempts, seconds of the last)."""
+    most = retry.attempts or _DEFAULT_ATTEMPTS
+    limit = timeout.total_seconds() if isinstance(timeout, dt.timedelta) else timeout
+    attempt = 1 + sum(
+        record.group == step_id for record in replay.history.records.values() if record.resolved
+    )
+    while True:
+        began = time.monotonic()
+        try:
+            with replay.durable.timeout(limit):
+                value = replay.inside(step_id, work)
+            return encode_output(step_id, value), attempt, time.monotonic() - began
+        except (LeaseLost, Snooze):
+            raise
+        except Exception as error:
+            if attempt >= most or isinstance(error, Fail | NotStorable):
+                raise _failed(replay, step_id, ordinal, arguments_hash, error, attempt) from error
+            delay = _delay(retry, attempt, error)
+        if delay > _SHORT_DELAY:
+            replay.wait(
+                NewWait(
+                    f"{step_id}~retry{attempt}", WaitKind.SLEEP.value, ordinal, delay=delay, group=step_id
+                )
+            )
+        else:
+            replay.durable.pause_briefly(delay)
+        attempt += 1
+
+
+def _delay(retry: Backoff, attempt: int, error: Exception) -> float:
+    after = error.after if isinstance(error, Retry) else None
+    if after is None:
+        return retry.delay(attempt)
+    seconds = after.total_seconds() if isinstance(after, dt.timedelta) else float(after)
+    if seconds < 0:
+        raise InvalidOption("Retry(after)", after, "give a delay that is not negative.")
+    return seconds
+
+
+def _failed(
+    replay: Replay, step_id: str, ordinal: int, arguments_hash: str, error: Exception, attempts: int
+) -> StepFailed:
+    limit = min(get_settings().max_error_bytes, 2_000)
+    try:
+        message = codec.storable_text(str(error), limit)
+    except Exception:
+        message = "<its text cannot be rendered>"
+    kind = type(error).__qualname__
+    told = json.dumps({"type": kind, "message": message, "attempts": attempts})
+    replay.keep_failure_later(
+        replay.row(step_id, StepKind.STEP.value, ordinal, arguments_hash, None, error=told, attempts=attempts)
+    )
+    return StepFailed(step_id, kind, message, attempts)

@@ -1,0 +1,48 @@
+"""What durable calls answer with: plain values, the same in the first run and in every replay."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How an approval ended."""
+
+    approved: bool
+    by: str | None = None
+    """Key of the user who decided; None when time decided."""
+    at: dt.datetime | None = None
+    reason: str = ""
+    data: Any = None
+    timed_out: bool = False
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """A job of a gather that ended without success, where it was tolerated."""
+
+    index: int
+    job_id: int
+    status: str
+    error: str
+
+
+class Gathered(list[Any]):
+    """The results in the order of the calls; None where a job failed, was tolerated, or was not waited for."""
+
+    def __init__(self, results: list[Any], failures: list[JobFailure]) -> None:
+        super().__init__(results)
+        self.failures = failures
+
+
+class AtomicStep:
+    """What ``ctx.atomic`` gives to its block: set ``output`` to what replays shall see."""
+
+    def __init__(self, output: Any = None) -> None:
+        self.output = output

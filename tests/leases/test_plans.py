@@ -1,0 +1,202 @@
+"""How PostgreSQL carries out the statements of the protocol on a large table: by nodes and buffers, never by time.
+
+The table holds 500 due jobs, and beneath them 200,000 succeeded ones, 100,000 that wait for their time at a better
+priority, 100,000 due ones of another queue, and 100 suspects.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from pgjobs.leases.claim import _claim_sql, anything_due, seconds_until_due, suspects_waiting
+from pgjobs.leases.reap import _params, _reap_batch, reap_lapsed
+from pgjobs.leases.release import release, release_claim, release_owner
+from pgjobs.leases.renew import renew
+from pgjobs.queue.attempts import Ended
+from pgjobs.queue.claiming import _COLUMNS
+from pgjobs.queue.models import Job
+from pgjobs.queue.outcomes import Raised, Succeeded
+from pgjobs.queue.progress import write_progress
+from pgjobs.queue.settle import settle
+from tests.leases.factories import KIND, PROBLEM, claim, lapse
+from tests.leases.plans import Plan, explain, plan_of
+
+pytestmark = pytest.mark.django_db
+
+CLAIM, SUSPECT, RUNNING, PRIMARY = "pgjobs_job_claim", "pgjobs_job_suspect", "pgjobs_job_running", "pgjobs_job_pkey"
+MOST = 60  # buffers of one claim's search
+
+DUE = """INSERT INTO pgjobs_job (job_type, payload)
+    SELECT 'tests.work', jsonb_build_object('n', n) FROM generate_series(1, 500) AS n"""
+SUCCEEDED = """INSERT INTO pgjobs_job (job_type, payload, status, completed_at, completed_by, attempt_count)
+    SELECT 'tests.work', jsonb_build_object('n', n), 'succeeded', now(), 'worker-a', 1
+    FROM generate_series(1, 200000) AS n"""
+FUTURE = """INSERT INTO pgjobs_job (job_type, priority, available_at)
+    SELECT 'tests.work', 1, now() + make_interval(secs => 3600 + n) FROM generate_series(1, 100000) AS n"""
+OTHER_QUEUE = """INSERT INTO pgjobs_job (job_type, queue, priority)
+    SELECT 'tests.work', 'other', 1 FROM generate_series(1, 100000) AS n"""
+SUSPECTS = """INSERT INTO pgjobs_job (job_type, crash_count, available_at)
+    SELECT 'tests.work', 1, now() - make_interval(secs => n) FROM generate_series(1, 100) AS n"""
+
+
+def run(*statements: str) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+@pytest.fixture(scope="module")
+def alone(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[str, Plan]]:
+    """Seeds the table; gives the plans that the 500 due jobs had before anything lay beneath them."""
+    with django_db_blocker.unblock():
+        try:
+            run("TRUNCATE pgjobs_job RESTART IDENTITY CASCADE", DUE, "VACUUM ANALYZE pgjobs_job")
+            plans = {"all": claim_plan(), "named": claim_plan(queues=["default"])}
+            run(SUCCEEDED, FUTURE, OTHER_QUEUE, SUSPECTS, "VACUUM ANALYZE pgjobs_job")
+            yield plans
+        finally:
+            run("TRUNCATE pgjobs_job RESTART IDENTITY CASCADE")
+            connection.close()
+
+
+def claim_plan(queues: list[str] | None = None, *, suspects: bool = False, limit: int = 10) -> Plan:
+    sql = _claim_sql(Job, limit, suspects, bool(queues), _COLUMNS, "default")
+    return explain(
+        sql,
+        {"owner": "w", "token": str(uuid.uuid4()), "lease_seconds": 30, "kinds": [KIND], "queues": queues or []},
+    )
+
+
+def check(plan: Plan, *indexes: str, most: int = MOST) -> None:
+    assert plan.seq_scans() == [] or set(plan.seq_scans()) <= {"pgjobs_jobresult"}, str(plan)
+    assert set(indexes) <= plan.indexes(), str(plan)
+    assert plan.buffers <= most, str(plan)
+    assert plan.sorted_rows() <= 1_000, str(plan)
+
+
+def test_the_claim_of_few_jobs_is_small(alone: dict[str, Plan]) -> None:
+    for plan in alone.values():
+        check(plan.part("due"), CLAIM)
+
+
+def test_the_claim_from_named_queues_does_not_feel_what_lies_beneath(alone: dict[str, Plan]) -> None:
+    """Succeeded rows, future rows at a better priority and another queue's rows are not read."""
+    due = claim_plan(["default"]).part("due")
+
+    check(due, CLAIM)
+    assert due.buffers <= 2 * alone["named"].part("due").buffers, str(due)
+
+
+def test_the_claim_from_all_queues_does_not_either(alone: dict[str, Plan]) -> None:
+    due = claim_plan().part("due")
+
+    check(due, CLAIM)
+    assert due.buffers <= 2 * alone["all"].part("due").buffers, str(due)
+
+
+def test_the_claim_of_an_empty_queue_reads_next_to_nothing(alone: dict[str, Plan]) -> None:
+    check(claim_plan(["empty"]).part("due"), CLAIM, most=8)
+
+
+def test_the_rows_claimed_are_found_by_primary_key(alone: dict[str, Plan]) -> None:
+    plan = claim_plan(["default"])
+
+    check(plan, CLAIM, PRIMARY, most=400)
+
+
+def test_a_claim_of_500_is_still_by_index(alone: dict[str, Plan]) -> None:
+    due = claim_plan(["default"], limit=500).part("due")
+
+    check(due, CLAIM, most=1_600)
+
+
+@pytest.mark.parametrize("queues", [None, ["default"]])
+def test_the_claim_of_suspects(alone: dict[str, Plan], queues: list[str] | None) -> None:
+    due = claim_plan(queues, suspects=True, limit=1).part("due")
+
+    check(due, SUSPECT, most=10)
+
+
+def test_without_its_index_the_claim_would_be_seen_here(alone: dict[str, Plan]) -> None:
+    run(f"DROP INDEX {CLAIM}")
+    due = claim_plan(["default"]).part("due")
+
+    assert due.seq_scans() and due.buffers > 1_000
+
+
+@pytest.mark.parametrize("queues", [[], ["default"]])
+def test_seconds_until_due(alone: dict[str, Plan], queues: list[str]) -> None:
+    check(plan_of(seconds_until_due, Job, queues=queues, using="default"), CLAIM, most=40)
+
+
+@pytest.mark.parametrize("queues", [[], ["default"]])
+def test_suspects_waiting(alone: dict[str, Plan], queues: list[str]) -> None:
+    check(plan_of(suspects_waiting, Job, kinds=[KIND], queues=queues, using="default"), SUSPECT, most=120)
+
+
+def test_anything_due_stops_at_the_first(alone: dict[str, Plan]) -> None:
+    assert plan_of(anything_due, Job, kinds=[KIND], using="default").buffers <= 10
+
+
+def test_anything_due_when_nothing_is(alone: dict[str, Plan]) -> None:
+    check(plan_of(anything_due, Job, kinds=[KIND], queues=["empty"], using="default"), CLAIM, most=8)
+
+
+def test_renewal(alone: dict[str, Plan]) -> None:
+    leases = [job.lease for job in claim(10, queues=["default"])]
+    plan = plan_of(renew, Job, leases, lease_seconds=30, using="default")
+
+    check(plan, PRIMARY, most=300)
+
+
+def test_progress(alone: dict[str, Plan]) -> None:
+    told = [(job.lease, "{}") for job in claim(10, queues=["default"])]
+
+    check(plan_of(write_progress, told, using="default"), PRIMARY, most=300)
+
+
+@pytest.mark.parametrize("outcome", [Succeeded("1"), Raised(PROBLEM, 5)])
+def test_settlement(alone: dict[str, Plan], outcome: Any) -> None:
+    ended = [Ended(job, outcome) for job in claim(10, queues=["default"])]
+
+    check(plan_of(settle, ended, using="default"), PRIMARY, most=500)
+
+
+def test_release_of_leases(alone: dict[str, Plan]) -> None:
+    leases = [job.lease for job in claim(10, queues=["default"])]
+
+    check(plan_of(release, Job, leases, using="default"), PRIMARY, most=500)
+
+
+def test_release_by_owner_and_by_token(alone: dict[str, Plan]) -> None:
+    token = uuid.uuid4()
+    claim(10, queues=["default"], token=token)
+
+    check(plan_of(release_claim, Job, token, using="default"), RUNNING, most=500)
+    claim(10, queues=["default"])
+    check(plan_of(release_owner, Job, "worker-a", using="default"), RUNNING, most=500)
+
+
+def test_reaping(alone: dict[str, Plan]) -> None:
+    lapse(*[job.lease.pk for job in claim(10, queues=["default"])])
+
+    check(plan_of(reap_lapsed, Job, using="default"), RUNNING, PRIMARY, most=500)
+    assert plan_of(reap_lapsed, Job, using="default").buffers < 40
+
+
+def test_reaping_when_nothing_has_lapsed(alone: dict[str, Plan]) -> None:
+    claim(10, queues=["default"])
+
+    check(plan_of(reap_lapsed, Job, using="default"), RUNNING, most=40)
+
+
+def test_taking_back_a_known_death(alone: dict[str, Plan]) -> None:
+    claim(10, queues=["default"], owner="worker-z")
+    check(plan_of(_first_pass, "worker-z"), RUNNING, PRIMARY, most=500)
+
+
+def _first_pass(owner: str) -> None:
+    _reap_batch(Job, "lease_owner = %(owner)s", {**_params(None), "owner": owner}, "default", None)
