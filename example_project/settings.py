@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "pgjobs",
     "example_project.documents",
+    "example_project.incidents",
     "example_project.benchmark",
     "example_project.lab",
 ]

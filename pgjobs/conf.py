@@ -40,6 +40,8 @@ class Settings:
     """How long a handler may ignore its timeout before its process is replaced."""
     concurrency: int = 10
     """Jobs that one worker process runs at a time."""
+    max_prefetch: int = 200
+    """Short jobs that a process may hold beyond those that run; long jobs are never claimed ahead."""
     processes: int = 1
     """Worker processes of one ``runworkers``."""
     isolated_processes: int = 2

@@ -48,6 +48,18 @@ def sqlstate(error: BaseException) -> str:
     return getattr(error.__cause__, "sqlstate", None) or ""
 
 
+def still_in_transaction(using: str, session: Any) -> bool:
+    """Whether this thread's ``atomic()`` block still runs in the transaction that it began on ``session``.
+
+    A handler may have closed or replaced the connection, or sent COMMIT or ROLLBACK by hand: Django then leaves
+    the block in silence, or goes on outside any transaction.
+    """
+    connection = connections[using]
+    if connection.connection is not session or session.closed or not connection.in_atomic_block:
+        return False
+    return bool(session.info.transaction_status.name != "IDLE")
+
+
 def drop(using: str) -> None:
     """Close this thread's connection, whatever state it is in; the next statement opens a new one."""
     connection = connections[using]

@@ -86,16 +86,16 @@ class LeaseLost(PgJobsError):
 
 
 class CommitLost(PgJobsError):
-    """The block of ``ctx.finish`` was left, but its transaction did not commit.
+    """The block of ``ctx.finish`` or ``ctx.atomic`` was left, but its transaction did not commit.
 
     Happens when the handler closes its connection inside the block (``connection.close()``,
     ``close_old_connections()``): Django then leaves ``atomic()`` in silence and nothing is stored.
     """
 
-    def __init__(self, pk: int) -> None:
+    def __init__(self, pk: int, label: str = "job", call: str = "ctx.finish()") -> None:
         super().__init__(
-            f"job {pk}: the transaction of ctx.finish() did not commit: its connection was closed or replaced "
-            f"inside the block. Nothing was stored; do not close database connections inside ctx.finish()."
+            f"{label} {pk}: the transaction of {call} did not commit: its connection was closed or replaced "
+            f"inside the block. Nothing was stored; do not close database connections inside {call}."
         )
 
 

@@ -75,3 +75,7 @@ def number(value: float) -> str:
 def percent(fraction: float, decimals: int = 0, *, signed: bool = False) -> str:
     """``0.5`` as ``50 %``."""
     return f"{100 * fraction:{'+' if signed else ''}.{decimals}f} %"
+
+
+def counted(workers: int) -> str:
+    return f"{workers} worker" if workers == 1 else f"{workers} workers"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from example_project.demo.crew import MANAGE, ChildFailed, Crew
 
@@ -81,7 +81,8 @@ class Fleet(Crew):
         parent = self._children.pop(name)
         parent.send_signal(signal.SIGSTOP)  # so that it cannot answer its child's death
         for _, pid in self.workers(name):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         parent.kill()
         parent.wait()
 

@@ -10,6 +10,13 @@ from psycopg import sql
 
 from example_project.postgres import EmbeddedPostgres
 
+# A statement that was interrupted at its client goes on at the server, and the drop would wait for its locks.
+END_SESSIONS = """
+    SELECT pg_terminate_backend(holder.pid) FROM (
+        SELECT DISTINCT held.pid FROM pg_locks AS held JOIN pg_class AS class ON class.oid = held.relation
+        WHERE held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND class.relnamespace = to_regnamespace(%s) AND held.pid <> pg_backend_pid()
+    ) AS holder"""
 SCHEMES = ("postgres", "postgresql")
 
 
@@ -56,6 +63,7 @@ def own_schema(url: str, name: str) -> Iterator[str]:
         try:
             yield seeing_only(url, name)
         finally:
+            guard.execute(END_SESSIONS, [name])
             guard.execute(drop)
 
 

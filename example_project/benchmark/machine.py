@@ -36,7 +36,7 @@ def describe(connection: psycopg.Connection) -> dict[str, str]:
     rows = connection.execute(
         "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)", [list(SERVER_SETTINGS)]
     ).fetchall()
-    values = dict(rows)
+    values: dict[str, str] = dict(rows)
     told["PostgreSQL"] = values.pop("server_version")
     told["server settings"] = ", ".join(
         f"{name} {values[name]}" for name in SERVER_SETTINGS if name in values

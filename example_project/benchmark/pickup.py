@@ -33,4 +33,5 @@ def _pick_up(bench: Bench) -> float:
     time.sleep(LOOK_SECONDS)  # a look at once would compete with the worker
     row = Job.objects.filter(pk=job.pk, result__isnull=False).values_list("result", flat=True)
     bench.wait(row.exists, f"job {job.pk}", JOB_SECONDS)
-    return float(row.get() - committed) / 1e6
+    began: int = row.get() or 0
+    return (began - committed) / 1e6

@@ -13,7 +13,9 @@ MANAGE = Path(__file__).resolve().parent.parent.parent / "manage.py"
 STOP_SECONDS = 10.0
 
 # Reads one process id a line. Its stdin ends when the demo is gone, even by SIGKILL, and then it ends those
-# processes and removes the folder. "forget" means that the demo has done so itself.
+# processes and removes the folder. "forget" means that the demo has done so itself. Workers whose database went
+# with the demo take long to end by themselves; each child leads a session, so SIGKILL can go to all of it.
+# Without /proc it goes to the child alone, whose workers follow when they notice.
 WATCHER = """
 trap '' HUP INT TERM
 pids=
@@ -21,19 +23,21 @@ while read -r line; do
     if [ "$line" = forget ]; then exit 0; fi
     pids="$pids $line"
 done
-for signal in TERM KILL; do
-    rounds=0
-    while [ "$rounds" -lt 30 ]; do
-        alive=
-        for pid in $pids; do
-            if [ "$rounds" -eq 0 ]; then kill -s "$signal" "$pid" 2>/dev/null; fi
-            if kill -0 "$pid" 2>/dev/null; then alive=yes; fi
-        done
-        if [ -z "$alive" ]; then break; fi
-        sleep 0.1
-        rounds=$((rounds + 1))
+sessions() {
+    for stat in /proc/[0-9]*/stat; do
+        { read -r line < "$stat"; } 2>/dev/null || continue
+        member=${line%% *}
+        set -- ${line##*) }
+        case "$pids " in *" $4 "*) if [ "$1" != Z ]; then echo "$member"; fi ;; esac
     done
+}
+kill -s TERM $pids 2>/dev/null
+rounds=0
+while [ "$rounds" -lt 20 ] && [ -n "$(sessions)" ]; do
+    sleep 0.1
+    rounds=$((rounds + 1))
 done
+kill -s KILL $pids $(sessions) 2>/dev/null
 rm -rf "$1"
 """
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 from django.core.management import call_command
 
-from example_project.demo import report, serving, story
+from example_project.demo import incident_report, incident_story, report, serving, story
 from example_project.demo.crew import Crew
 from example_project.demo.display import Display
 from example_project.demo.paper import found_papers, made_papers
@@ -47,6 +47,7 @@ def perform(plan: Plan, display: Display) -> list[str]:
         url = plan.database_url or _own_server(stack, display)
         crew = stack.enter_context(Crew())
         stack.enter_context(pointed_at(url, crew.folder / "media", page_delay=plan.page_delay))
+        stack.enter_context(incident_story.incidents_in_a_hurry())
         call_command("migrate", verbosity=0, interactive=False)
         display.note("database migrated")
         welcome = _open_web(crew, plan.port) if plan.port is not None else ""
@@ -61,14 +62,25 @@ def perform(plan: Plan, display: Display) -> list[str]:
         else:
             display.note("every job has ended")
         report.print_report(played, display)
-        problems = report.problems(played)
+        problems = report.problems(played) or _incidents(crew, display)
         if not problems:
             display.text()
-            display.text(f"Nothing was lost and no page is stored twice ({display.seconds:.0f} s).")
+            display.text(
+                f"Nothing was lost and no page is stored twice; no recorded step ran again "
+                f"({display.seconds:.0f} s)."
+            )
             if welcome:
-                display.text(f"{welcome}\nThe workers run on: upload something. Ctrl-C ends everything.")
+                display.text(f"{welcome}\n{incident_story.leave_one_open()!r} waits for your decision.")
+                display.text("The workers run on: upload something. Ctrl-C ends everything.")
                 _stay(crew, display)
         return problems
+
+
+def _incidents(crew: Crew, display: Display) -> list[str]:
+    """The second act, on the same workers."""
+    played = incident_story.play(crew, display)
+    incident_report.print_incidents(played, display)
+    return incident_report.incident_problems(played)
 
 
 def _own_server(stack: ExitStack, display: Display) -> str:
@@ -80,7 +92,8 @@ def _own_server(stack: ExitStack, display: Display) -> str:
 def _open_web(crew: Crew, port: int) -> str:
     password = serving.make_login()
     address = serving.start_web(crew, port)
-    return f"Documents: {address}   Admin: {address}admin/   Login: {serving.LOGIN}   Password: {password}"
+    pages = f"Documents: {address}   Incidents: {address}incidents/   Admin: {address}admin/"
+    return f"{pages}   Login: {serving.LOGIN}   Password: {password}"
 
 
 def _stay(crew: Crew, display: Display) -> None:

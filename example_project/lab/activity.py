@@ -101,7 +101,7 @@ def churn(connection: psycopg.Connection) -> int:
 
 
 def measure(lab: Laboratory) -> list[Activity]:
-    lab.connection.execute(CREATE_CHURN.format(rows=CHURNED_ROWS))  # type: ignore[arg-type]
+    lab.connection.execute(CREATE_CHURN.format(rows=CHURNED_ROWS))
     found = []
     for milliseconds in lab.plan.activity_milliseconds:
         for strategy in STRATEGIES:

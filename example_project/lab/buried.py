@@ -124,7 +124,7 @@ def _bytes(connection: psycopg.Connection, relation: str) -> int:
 
 
 def _insert(connection: psycopg.Connection, statement: str, rows: int) -> None:
-    connection.execute(statement, [sleep_ms.job_type, QUEUE, rows])  # type: ignore[arg-type]
+    connection.execute(statement, [sleep_ms.job_type, QUEUE, rows])
     connection.execute("VACUUM ANALYZE pgjobs_job")
 
 

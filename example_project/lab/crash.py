@@ -13,6 +13,8 @@ from example_project.lab.laboratory import Laboratory
 from example_project.lab.waiting import wait
 
 JOBS = 3
+OVERDUE = "half a lease later"
+"""The moment before the reaper is called."""
 NUMBER = "invoice-2026-{:06d}"
 ROWS = """
     SELECT id, status, attempt_count, crash_count, coalesce(lease_owner, ''),
@@ -91,7 +93,7 @@ class Play:
             lambda: self._lease_left(story.lost_job) < -plan.lease_seconds / 2, "the lapse of a lease"
         )
         story.reaped_at = self._now()
-        self._sample("half a lease later")
+        self._sample(OVERDUE)
         call_command("runreaper", once=True, stdout=io.StringIO())
         self._sample("the reaper took it back")
         self._until(self._all_succeeded, "the success of all jobs")
@@ -142,7 +144,7 @@ class Play:
         return [row[0] for row in self._lab.connection.execute(ROWS) if row[1] == "running"]
 
     def _lease_left(self, job: int) -> float:
-        return next(row[5] for row in self._lab.connection.execute(ROWS) if row[0] == job)
+        return float(next(row[5] for row in self._lab.connection.execute(ROWS) if row[0] == job))
 
     def _all_succeeded(self) -> bool:
         return all(row[1] == "succeeded" for row in self._lab.connection.execute(ROWS))

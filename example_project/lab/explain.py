@@ -28,11 +28,7 @@ class Explained:
 def explain(connection: psycopg.Connection, statement: str, tries: int) -> Explained:
     """Run ``statement`` so many times, rolled back each time, so that every try finds the same table."""
     plans = [_plan(connection, statement) for _ in range(tries)]
-    scans = [
-        n for n in _finding(plans[0]["Plan"]) if n.get("Relation Name") == TABLE and n["Node Type"] in SCANS
-    ]
-    # A sequential scan anywhere decides about the time; else the node that reads most.
-    reading = max(scans, key=lambda node: (node["Node Type"] == "Seq Scan", _buffers(node)))
+    reading = _reading(plans[0]["Plan"])
     return Explained(
         node=reading["Node Type"],
         index=reading.get("Index Name", ""),
@@ -44,7 +40,7 @@ def explain(connection: psycopg.Connection, statement: str, tries: int) -> Expla
 
 def _plan(connection: psycopg.Connection, statement: str) -> dict[str, Any]:
     with connection.transaction(force_rollback=True):
-        row = connection.execute(f"{EXPLAIN}{statement}").fetchone()  # type: ignore[arg-type]
+        row = connection.execute(f"{EXPLAIN}{statement}").fetchone()
     assert row is not None
     return dict(row[0][0])
 

@@ -8,7 +8,7 @@ QUEUE = "lab"
 
 
 @job(queue=QUEUE)
-def sleep_ms(milliseconds: int) -> None:
+def sleep_ms(milliseconds: float) -> None:
     """Stands for a call to something slow."""
     time.sleep(milliseconds / 1000)
 

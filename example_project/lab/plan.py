@@ -63,17 +63,17 @@ class Plan:
 
 QUICK = Plan(
     workers=(1, 4, 16),
-    jobs=64,
+    jobs=48,
     milliseconds=50,
     activity_workers=4,
-    activity_milliseconds=(200, 1000),
+    activity_milliseconds=(200, 600),
     activity_rounds=3,
     completed=50_000,
     future=50_000,
-    dead=5_000,
-    job_seconds=6,
-    lease_seconds=3,
-    heartbeat_seconds=0.9,
+    dead=4_000,
+    job_seconds=4,
+    lease_seconds=2,
+    heartbeat_seconds=0.6,
     sample_seconds=0.5,
 )
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from example_project.benchmark.figures import number, percent
-from example_project.lab import buried
+from example_project.benchmark.figures import counted, number, percent
+from example_project.lab import buried, crash
 from example_project.lab.activity import Activity
 from example_project.lab.buried import Depth
 from example_project.lab.run import Results
@@ -24,13 +24,14 @@ class Comparison:
 
 def comparisons(results: Results) -> list[Comparison]:
     return [
-        Comparison(what, published, measured or NOT_MEASURED)
+        Comparison(what, published, str(measured or NOT_MEASURED))
         for part in (_naive, _locking, _held, _buried, _crash)
         for what, published, measured in part(results)
     ]
 
 
-Rows = Iterator[tuple[str, str, str | None]]
+Rows = Iterator[tuple[str, str, object]]
+"""What, published, measured: text, or something false when this run has no such cell."""
 
 
 def _naive(results: Results) -> Rows:
@@ -53,7 +54,8 @@ def _naive(results: Results) -> Rows:
         "+15 %, +74 %",
         one
         and two
-        and f"{percent(two.jobs_per_second / one.jobs_per_second - 1, signed=True)}, {percent(two.wasted, signed=True)}",
+        and f"{percent(two.jobs_per_second / one.jobs_per_second - 1, signed=True)}, "
+        f"{percent(two.wasted, signed=True)}",
     )
     worst = _worst(results)
     yield (
@@ -76,10 +78,9 @@ def _locking(results: Results) -> Rows:
         "within 2 %",
         most and percent(efficiency(results.cells, most) - 1, 1, signed=True),
     )
-    for cell, published in ((one, "1.32 ms"), (most, "1.68 ms")):
-        workers = 1 if cell is one and one else 16
+    for workers, cell, published in ((1, one, "1.32 ms"), (16, most, "1.68 ms")):
         yield (
-            f"skip_locked, {workers} workers: median claim",
+            f"skip_locked, {counted(workers)}: median claim",
             published,
             cell and f"{number(cell.claim_p50_ms)} ms",
         )
@@ -105,7 +106,7 @@ def _held(results: Results) -> Rows:
         found = activities.get(milliseconds)
         yield (
             "held: oldest snapshot",
-            published.get(milliseconds, "none at this length"),
+            published.get(milliseconds, "–"),
             found and _age(found),
         )
 
@@ -133,7 +134,7 @@ def _buried(results: Results) -> Rows:
 
 def _crash(results: Results) -> Rows:
     story = results.story
-    at_reaping = [s for s in story.samples if s.event == "half a lease later"]
+    at_reaping = [s for s in story.samples if s.event == crash.OVERDUE]
     lost = next((s for s in at_reaping if s.job == story.lost_job), None)
     healthy = next((s for s in at_reaping if s.worker == "B"), None)
     yield (

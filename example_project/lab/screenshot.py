@@ -14,13 +14,19 @@ SIZE = "900,2150"
 SECONDS = 60
 
 
-def take(page: Path, picture: Path) -> None:
-    """The upper part of ``page``, in its light colours. Raises DemoError when no browser does it."""
+def browser() -> str:
+    """The program to use. Raises DemoError when there is none."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         raise DemoError(
             f"No browser found; looked for {', '.join(PROGRAMS)}. On Debian: apt-get install chromium"
         )
+    return program
+
+
+def take(page: Path, picture: Path) -> None:
+    """The upper part of ``page``, in its light colours. Raises DemoError when the browser does not do it."""
+    program = browser()
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as profile:

@@ -25,8 +25,8 @@ def of_handouts(cells: Sequence[Cell]) -> list[str]:
             continue
         said.append(
             f"{strategy}: {guilty.executions:,} hand-outs for {guilty.jobs:,} jobs with {guilty.workers} workers, "
-            f"{percent(guilty.wasted)} more work than there was; attempt_count says {guilty.attempt_drift:,} attempts too "
-            "many, and no error was raised."
+            f"{percent(guilty.wasted)} more work than there was; attempt_count says {guilty.attempt_drift:,} attempts "
+            "too many, and no error was raised."
         )
     worst = max(cells, key=lambda cell: (cell.worst_workers, cell.worst_handouts), default=None)
     if worst is not None and worst.worst_workers > 1:
@@ -62,12 +62,13 @@ def of_activity(activities: Sequence[Activity]) -> list[str]:
             said.append(
                 f"{length}: up to {a.idle_in_transaction} connections of {a.workers} workers idle in transaction, the "
                 f"oldest snapshot {number(a.oldest_snapshot_seconds)} s old; VACUUM had to leave "
-                f"{a.dead_after_vacuum:,} dead rows of a table of {a.churned_rows:,} that none of them had touched."
+                f"{a.dead_after_vacuum:,} dead row versions of a table of {a.churned_rows:,} rows that none of "
+                "them had touched."
             )
         else:
             said.append(
                 f"{length}: no connection was idle in transaction in {a.samples} samples; VACUUM left "
-                f"{a.dead_after_vacuum:,} dead rows of {a.churned_rows:,}."
+                f"{a.dead_after_vacuum:,} dead row versions of a table of {a.churned_rows:,} rows."
             )
     return said
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from example_project.benchmark.figures import percentile
+from example_project.benchmark.figures import counted, percentile
 from example_project.lab import table
 from example_project.lab.laboratory import Laboratory
 from example_project.lab.plan import processes_and_slots
@@ -65,11 +65,12 @@ class Handout:
 
 def measure(lab: Laboratory) -> tuple[list[Cell], list[Handout]]:
     """Every cell of the plan, and the claim log of all."""
-    cells, handouts = [], []
+    cells: list[Cell] = []
+    handouts: list[Handout] = []
     for strategy in lab.plan.strategies:
         for workers in lab.plan.workers:
             seconds = lab.plan.cell_seconds(strategy, workers)
-            lab.progress.step(f"throughput: {strategy}, {workers} workers", seconds)
+            lab.progress.step(f"throughput: {strategy}, {counted(workers)}", seconds)
             cells.append(_cell(lab, strategy, workers, seconds))
             handouts += _handouts(lab, strategy, workers)
     return cells, handouts
@@ -129,7 +130,7 @@ def _cell(lab: Laboratory, strategy: str, workers: int, seconds: float) -> Cell:
 
 
 def _row(lab: Laboratory, statement: str) -> tuple[Any, ...]:
-    row = lab.connection.execute(statement).fetchone()  # type: ignore[arg-type]
+    row = lab.connection.execute(statement).fetchone()
     assert row is not None
     return tuple(row)
 

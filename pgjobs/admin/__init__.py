@@ -1,5 +1,5 @@
-"""The operator's pages: jobs, running, dead, backlog, workers. All read-only; jobs are moved by verbs alone."""
+"""The operator's pages: jobs, running, dead, backlog, workers, workflows. Read-only; rows are moved by verbs alone."""
 
-from pgjobs.admin import backlog, jobs, workers
+from pgjobs.admin import approvals, backlog, jobs, workers, workflows
 
-__all__ = ["backlog", "jobs", "workers"]
+__all__ = ["approvals", "backlog", "jobs", "workers", "workflows"]

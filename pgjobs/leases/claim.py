@@ -56,16 +56,13 @@ _DUE_SUSPECTS = """
 WITH due AS MATERIALIZED (SELECT picked.id FROM ({picked}) AS picked)"""
 
 # pending -> running. Fence: none to check, a fresh one is written. Locks: skips what others hold.
-_CLAIM = """{due},
-claimed AS (
-    UPDATE {table} AS leased
-    SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner = %(owner)s,
-        lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
-        lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
-    FROM due WHERE leased.id = due.id
-    RETURNING leased.*
-)
-SELECT {columns} FROM claimed AS leased ORDER BY priority, available_at, id"""
+_CLAIM = """{due}
+UPDATE {table} AS leased
+SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner = %(owner)s,
+    lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
+    lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
+FROM due WHERE leased.id = due.id
+RETURNING leased.priority, leased.available_at, leased.id, {columns}"""
 
 _NEXT_DUE = """
 WITH RECURSIVE lanes(queue, priority) AS ({lanes})
@@ -120,7 +117,11 @@ def claim(
         "kinds": list(kinds),
         "queues": list(queues),
     }
-    return rows(using, sql, params)
+    return [tuple(rest) for _, _, _, *rest in sorted(rows(using, sql, params), key=_in_order)]
+
+
+def _in_order(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row[:3]
 
 
 def seconds_until_due(model: type[LeasedRow], *, queues: Sequence[str] = (), using: str) -> float | None:

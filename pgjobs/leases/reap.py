@@ -74,12 +74,21 @@ def reap_lapsed(
 
 
 def reap_owner(
-    model: type[LeasedRow], owner: str, *, using: str, on_exhausted: OnExhausted | None = None
+    model: type[LeasedRow],
+    owner: str,
+    *,
+    only: Sequence[int] | None = None,
+    using: str,
+    on_exhausted: OnExhausted | None = None,
 ) -> Reaped:
-    """Take back all that ``owner`` holds, lapsed or not: for a process that is known to have died."""
-    params = {**_params(None), "owner": owner}
+    """Take back what ``owner`` holds, lapsed or not: for a process that is known to have died.
+
+    ``only`` names the ids to be charged, where it is known which had begun; without it all are.
+    """
+    params = {**_params(None), "owner": owner, "only": None if only is None else list(only)}
+    which = "lease_owner = %(owner)s AND (%(only)s::bigint[] IS NULL OR id = ANY(%(only)s::bigint[]))"
     total = Reaped()
-    while batch := _reap(model, "lease_owner = %(owner)s", params, using, on_exhausted):
+    while batch := _reap(model, which, params, using, on_exhausted):
         total.requeued += batch.requeued
         total.exhausted += batch.exhausted
     return total

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from pgjobs.codec import storable_text
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption
 from pgjobs.leases.fence import LEASE_CLEARED
@@ -59,7 +60,7 @@ def retry(
 
     ``max_attempts`` raises the budget; without it a spent budget gets room for one more run.
     """
-    if max_attempts is not None and not 1 <= max_attempts <= 10_000:
+    if max_attempts is not None and (type(max_attempts) is not int or not 1 <= max_attempts <= 10_000):
         raise InvalidOption("max_attempts", max_attempts, "give a whole number from 1 to 10,000.")
 
     def act(pk: int, status: JobStatus, token: uuid.UUID | None, note: str, using: str) -> str:
@@ -91,7 +92,7 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
     """Lock the jobs in id order, let ``act`` move each, and say per job what came of it."""
     using = get_settings().database
     wanted = sorted({int(pk) for pk in ids})
-    note = f"{done} by {actor}" + (f": {reason}" if reason else "")
+    note = storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), 1_000)
     outcomes = []
     cancelled: list[int] = []
     with transaction.atomic(using=using):
@@ -108,7 +109,7 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
                 outcomes.append(VerbOutcome(pk, False, "there is no such job", None))
                 continue
             status, token = found[pk]
-            refused = act(pk, status, token, note[:1000], using)
+            refused = act(pk, status, token, note, using)
             now = status.value if refused else {"retried": "pending", "cancelled": "cancelled"}[done]
             if done == "cancelled" and not refused:
                 cancelled.append(pk)

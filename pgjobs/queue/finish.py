@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from django.db import connections, transaction
 from django.db.models.functions import Now
 
+from pgjobs.connections import still_in_transaction
 from pgjobs.exceptions import AlreadyProduced, CommitLost, PgJobsError
 from pgjobs.leases.fence import as_json, hold, leave
 from pgjobs.queue.attempts import ClaimedJob
@@ -34,11 +35,14 @@ def finishing(job: ClaimedJob, result: str | None, *, using: str) -> Iterator[No
     committed: list[bool] = []
     with transaction.atomic(using=using, durable=True):
         hold(Job, job.lease, using=using)
+        session = connection.connection
         if job.idempotency_key and not produce(
             job.lease.owner, [(job.idempotency_key, job.lease.pk, result)], using=using
         ):
             raise AlreadyProduced(job.idempotency_key, job.lease.pk)
         yield
+        if not still_in_transaction(using, session):
+            raise CommitLost(job.lease.pk)
         leave(
             Job,
             job.lease,

@@ -92,7 +92,7 @@ SELECT job.id FROM pgjobs_job AS job
 JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[]) AS asked(id, attempt) USING (id)
 WHERE job.attempt_count = asked.attempt AND job.status <> 'running'
   AND (job.completed_by = %(owner)s OR (job.errors -> -1 ->> 'worker' = %(owner)s
-       AND job.errors -> -1 ->> 'kind' <> 'lost' AND (job.errors -> -1 ->> 'attempt')::int = asked.attempt))"""
+       AND job.errors -> -1 ->> 'kind' <> 'lost' AND job.errors -> -1 ->> 'attempt' = asked.attempt::text))"""
 
 
 def settle(ended: Sequence[Ended], *, using: str) -> set[int]:

@@ -6,15 +6,15 @@ import sys
 
 
 def main(arguments: list[str]) -> int:
-    """Run one worker process. Arguments: options as JSON, file descriptor of the lifeline."""
+    """Run one worker process. Arguments: options as JSON, file descriptors of lifeline and ledger."""
     import django
 
     django.setup()
     from pgjobs.worker.options import WorkerOptions
     from pgjobs.worker.process import WorkerProcess
 
-    options_json, lifeline = arguments
-    return WorkerProcess(WorkerOptions.from_json(options_json), int(lifeline)).run()
+    options_json, lifeline, ledger = arguments
+    return WorkerProcess(WorkerOptions.from_json(options_json), int(lifeline), int(ledger)).run()
 
 
 if __name__ == "__main__":

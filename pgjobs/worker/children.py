@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from pgjobs.worker import clock, registration
+from pgjobs.worker.ledger import begun, create, signed_off
 from pgjobs.worker.options import WorkerOptions
-from pgjobs.worker.process import EXIT_RECYCLE
 
 
 @dataclass(slots=True, eq=False)
@@ -22,8 +22,11 @@ class Child:
     process: subprocess.Popen[bytes]
     lifeline: int
     """Write end of the pipe whose closing tells the child that its supervisor is gone."""
+    ledger: int
+    """What the child has begun (:mod:`pgjobs.worker.ledger`)."""
     started_at: float = field(default_factory=clock.now)
-    told_to_stop: bool = False
+    killed: bool = False
+    """By its supervisor, because it did not end in time."""
 
     @property
     def name(self) -> str:
@@ -36,35 +39,41 @@ class Child:
 
     @property
     def ended_in_order(self) -> bool:
-        """Whether its rows are to be handed back unspent: it left by itself, or it was stopped on purpose."""
-        code = self.process.returncode
-        return code in (0, EXIT_RECYCLE) or (self.told_to_stop and code == -signal.SIGKILL)
+        """Whether its rows are to be handed back unspent: it signed off, or it was killed on purpose."""
+        return signed_off(self.ledger) or (self.killed and self.process.returncode == -signal.SIGKILL)
 
     def send(self, number: int) -> None:
         """Send a signal; a process that is gone does not mind."""
         if self.process.returncode is None:
             self.process.send_signal(number)
 
+    def begun(self) -> dict[str, list[int]] | None:
+        """Ids of rows whose code may have run when it ended, by table; None when all must be taken for such."""
+        return begun(self.ledger)
+
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Let go of pipe and ledger."""
         os.close(self.lifeline)
+        os.close(self.ledger)
 
 
 def start(options: WorkerOptions, slot: str) -> Child:
     """A fresh interpreter, in a process group of its own so that Ctrl-C reaches only the supervisor."""
     options = replace(options, name=registration.new_name(slot))
     reading, writing = os.pipe()
+    ledger = create()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pgjobs.worker.child", options.to_json(), str(reading)],
+            [sys.executable, "-m", "pgjobs.worker.child", options.to_json(), str(reading), str(ledger)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path) or "."},
-            pass_fds=(reading,),
+            pass_fds=(reading, ledger),
             stdin=subprocess.DEVNULL,
             process_group=0,
         )
     except BaseException:
         os.close(writing)
+        os.close(ledger)
         raise
     finally:
         os.close(reading)
-    return Child(options, slot, process, writing)
+    return Child(options, slot, process, writing, ledger)

@@ -24,12 +24,12 @@ def enforce(holdings: list[Holding], stuck_grace: float) -> list[Holding]:
     stuck = []
     now = clock.now()
     for holding in holdings:
-        if holding.deadline is None or holding.ended or now < holding.deadline:
+        deadline = holding.deadline
+        if deadline is None or holding.ended or now < deadline:
             continue
         if not holding.timed_out:
-            holding.timed_out = True
-            _interrupt(holding)
-        elif now > holding.deadline + stuck_grace:
+            _interrupt(holding, deadline)
+        elif now > deadline + stuck_grace:
             stuck.append(holding)
     return stuck
 
@@ -41,11 +41,18 @@ class _Late(JobTimeout):
         Exception.__init__(self, "the handler ran longer than its timeout")
 
 
-def _interrupt(holding: Holding) -> None:
-    # Async handlers are bounded by asyncio.timeout in the executor.
-    if holding.task is None and (thread_id := holding.thread_id) is not None:
-        logger.warning("%s=%s ran past its timeout; interrupting it", *holding.place)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(_Late))
+_interrupting = threading.Lock()
+
+
+def _interrupt(holding: Holding, deadline: float) -> None:
+    with _interrupting:
+        if holding.deadline != deadline:
+            return  # what it bounded has ended meanwhile
+        holding.timed_out = True
+        # Async handlers are bounded by asyncio.timeout in the executor.
+        if holding.task is None and (thread_id := holding.thread_id) is not None:
+            logger.warning("%s=%s ran past its timeout; interrupting it", *holding.place)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(_Late))
 
 
 @contextmanager
@@ -59,8 +66,9 @@ def bounded(holding: Holding, seconds: float | None) -> Iterator[None]:
     try:
         yield
     finally:
-        holding.deadline = None
-        if holding.timed_out:
-            # If the exception has not arrived yet, it must not arrive in what comes next.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
-            holding.timed_out = False
+        with _interrupting:
+            holding.deadline = None
+            if holding.timed_out:
+                # If the exception has not arrived yet, it must not arrive in what comes next.
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+                holding.timed_out = False

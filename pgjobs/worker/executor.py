@@ -39,7 +39,7 @@ from pgjobs.queue.outcomes import (
 from pgjobs.queue.registry import Handler, registry
 from pgjobs.worker import clock
 from pgjobs.worker.context import JobContext, encode_result
-from pgjobs.worker.holdings import Holding
+from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe
 
@@ -52,9 +52,16 @@ class Executor:
     """Runs holdings, in a slot's thread or on the event loop, and passes each end to ``settled``."""
 
     def __init__(
-        self, *, using: str, settled: Settled, confirm: Callable[[Holding], bool], stopping: threading.Event
+        self,
+        *,
+        using: str,
+        holdings: Holdings,
+        settled: Settled,
+        confirm: Callable[[Holding], bool],
+        stopping: threading.Event,
     ) -> None:
         self._using = using
+        self._holdings = holdings
         self._settled = settled
         self._confirm = confirm
         self._stopping = stopping
@@ -108,9 +115,11 @@ class Executor:
     def _before(self, holding: Holding) -> Outcome | None:
         """Announce the start; the outcome at once when there is nothing to run."""
         job = holding.job
-        signals.job_started.send_robust(
-            job.job_type, job_id=job.lease.pk, attempt=job.attempt, worker=job.lease.owner
-        )
+        self._holdings.begin(holding)
+        if signals.job_started.has_listeners(job.job_type):
+            signals.job_started.send_robust(
+                job.job_type, job_id=job.lease.pk, attempt=job.attempt, worker=job.lease.owner
+            )
         if job.already_produced and job.idempotency_key:
             return AlreadyExisted(job.idempotency_key)
         return None

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from pgjobs import connections
+from pgjobs.worker import clock
 from pgjobs.worker.service import Service
 
 Request = TypeVar("Request")
@@ -26,7 +27,8 @@ class GroupWriter(Service, Generic[Request]):
         super().__init__(using)
         self._requests: deque[Request] = deque()
         self._in_hand: list[Request] = []
-        self._connected = False
+        self._worked_at: float | None = None
+        """When something was last written on the present connection."""
         self._empty = threading.Event()
         self._empty.set()
 
@@ -46,21 +48,20 @@ class GroupWriter(Service, Generic[Request]):
 
     def tick(self) -> None:
         """Write until nothing is left."""
-        worked = False
         while self._in_hand or self._requests:
             while self._requests and len(self._in_hand) < _GROUP:
                 self._in_hand.append(self._requests.popleft())
-            worked = self._connected = True
+            self._worked_at = clock.now()
             self.write(self._in_hand)
             self._in_hand = []
         self._empty.set()
         if self._requests:
             self._empty.clear()
             self.wake()
-        elif not worked and self._connected:
+        elif self._worked_at is not None and clock.now() - self._worked_at >= _LINGER:
             connections.drop(self.using)
-            self._connected = False
-        self.interval = _LINGER if self._connected else _FOREVER
+            self._worked_at = None
+        self.interval = _FOREVER if self._worked_at is None else _LINGER
 
     def last_tick(self) -> None:
         """The same: nothing is left behind."""

@@ -10,6 +10,7 @@ from typing import Any
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.worker import clock
+from pgjobs.worker.ledger import Ledger
 from pgjobs.workflows.claiming import ClaimedExecution
 
 Claimed = ClaimedJob | ClaimedExecution
@@ -31,6 +32,7 @@ class Holding:
     """The handler has returned; the settlement may still be under way."""
     progress: str | None = None
     """JSON not yet written, or None."""
+    ledger_place: int | None = None
     thread_id: int | None = None
     task: Any = None
 
@@ -60,8 +62,9 @@ class Holding:
 class Holdings:
     """All of them, by table and id."""
 
-    def __init__(self, lease_seconds: float) -> None:
+    def __init__(self, lease_seconds: float, ledger: Ledger | None = None) -> None:
         self.lease_seconds = lease_seconds
+        self._ledger = ledger
         self._lock = threading.Lock()
         self._held: dict[tuple[str, int], Holding] = {}
 
@@ -74,8 +77,18 @@ class Holdings:
                 self._held[holding.place] = holding
         return new
 
+    def begin(self, holding: Holding) -> None:
+        """User code is about to run for this row: if the process dies now, the row is charged for it."""
+        if self._ledger is not None:
+            holding.ledger_place = self._ledger.begin(*holding.place)
+
     def drop(self, holdings: Iterable[Holding]) -> None:
         """Forget rows that were settled, handed back or lost."""
+        holdings = list(holdings)
+        if self._ledger is not None:
+            for holding in holdings:
+                self._ledger.end(holding.ledger_place)
+                holding.ledger_place = None
         with self._lock:
             for holding in holdings:
                 if self._held.get(holding.place) is holding:

@@ -23,8 +23,10 @@ from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS
+from pgjobs.worker.ledger import Ledger
 from pgjobs.worker.listener import Listener
 from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.pace import Pace
 from pgjobs.worker.problems import describe
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.recorder import EndRequest, Recorder
@@ -47,14 +49,18 @@ _LAST_WORDS = 5.0  # seconds for the database to take settlements and hand-backs
 class WorkerProcess:
     """Claims, runs and settles until told to stop."""
 
-    def __init__(self, options: WorkerOptions, lifeline: int | None = None) -> None:
+    def __init__(
+        self, options: WorkerOptions, lifeline: int | None = None, ledger: int | None = None
+    ) -> None:
         self._options = options
         self._lifeline = lifeline
         self._using = using = get_settings().database
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()  # put is safe in a signal handler
         self._stopping = threading.Event()
-        self._holdings = Holdings(options.lease_seconds)
-        self._settler = Settler(using, self._holdings)
+        self._ledger = None if ledger is None else Ledger(ledger)
+        self._holdings = Holdings(options.lease_seconds, self._ledger)
+        self._pace = Pace(options.concurrency)
+        self._settler = Settler(using, self._holdings, lambda seconds: self._producer.due_in(seconds))
         self._recorder = Recorder(using, self._holdings)
         self._listener = (
             Listener(using, self._notified) if get_settings().notify and not options.suspect else None
@@ -68,6 +74,7 @@ class WorkerProcess:
             options,
             self._slots,
             self._holdings,
+            pace=self._pace,
             hearing=lambda: self._listener is not None and self._listener.hearing,
             on_drained=lambda: self._requests.put(_DRAINED),
         )
@@ -80,6 +87,7 @@ class WorkerProcess:
         if self._lifeline is not None:
             threading.Thread(target=self._watch_lifeline, name="pgjobs-lifeline", daemon=True).start()
         if not self._register():
+            self._sign_off()
             return 0
         for service in self._services():
             service.start()
@@ -101,7 +109,11 @@ class WorkerProcess:
         """What runs in the slots."""
         confirm = self._heartbeat.confirm
         executor = Executor(
-            using=self._using, settled=self._settler.settled, confirm=confirm, stopping=self._stopping
+            using=self._using,
+            holdings=self._holdings,
+            settled=self._ended,
+            confirm=confirm,
+            stopping=self._stopping,
         )
         turns = Turns(
             using=self._using,
@@ -140,11 +152,13 @@ class WorkerProcess:
         """Stop claiming, wait for the slots, write the last ends, hand the rest back."""
         self._stopping.set()
         self._producer.stop()
+        self._hand_back(self._slots.take_waiting())
         idle = self._wait_for_slots()
         self._producer.join(_LAST_WORDS)
         self._settler.wait_empty(_LAST_WORDS)
         self._recorder.wait_empty(_LAST_WORDS)
-        released = self._hand_back()
+        released = self._hand_back(self._holdings.all())
+        self._sign_off()
         for service in self._services():
             service.stop()
         self._settler.join(_LAST_WORDS)
@@ -173,9 +187,13 @@ class WorkerProcess:
                 return False
         return True
 
-    def _hand_back(self) -> int:
-        """Release what still runs, unspent; for a few seconds against an outage."""
-        left = self._holdings.all()
+    def _sign_off(self) -> None:
+        """From here on the end of this process is no crash, whatever it looks like."""
+        if self._ledger is not None:
+            self._ledger.sign_off()
+
+    def _hand_back(self, left: list[Holding]) -> int:
+        """Release what has not ended, unspent; for a few seconds against an outage."""
         for holding in left:
             holding.lost = True
         leases = {kind: [h.lease for h in left if h.lease.label == kind.model.LEASE.label] for kind in KINDS}
@@ -183,7 +201,9 @@ class WorkerProcess:
         failures = 0
         while True:
             try:
-                return sum(len(release(kind.model, held, using=self._using)) for kind, held in leases.items())
+                released = [release(kind.model, held, using=self._using) for kind, held in leases.items()]
+                self._holdings.drop(left)
+                return sum(map(len, released))
             except connections.OUTAGE as error:
                 connections.drop(self._using)
                 failures += 1
@@ -209,10 +229,14 @@ class WorkerProcess:
             self._recorder.put(EndRequest(holding, functools.partial(pause, reason=reason)))
         self._requests.put(_RECYCLE)
 
+    def _ended(self, holding: Holding, ended: Ended) -> None:
+        self._pace.note(ended.seconds)
+        self._settler.settled(holding, ended)
+
     def _parked(self, seconds: float) -> None:
         """A wait of this process is due then: the claim loop must not sleep past it."""
         self._producer.sweeper.due_in(seconds)
-        self._producer.wake()
+        self._producer.due_in(seconds)
 
     def _notified(self) -> None:
         self._producer.wake()

@@ -10,16 +10,18 @@ from collections.abc import Callable
 from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE
 from pgjobs.leases.claim import anything_due, seconds_until_due
-from pgjobs.leases.release import release_claim
+from pgjobs.leases.release import release, release_claim
 from pgjobs.worker import clock
-from pgjobs.worker.holdings import Holdings
+from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import Kind, known_kinds
 from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.pace import Pace
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
 from pgjobs.worker.sweeper import Sweeper
 
+_STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
 _LOCKED_ELSEWHERE = 0.05  # a due row that could not be claimed is in another claim: it is gone in a moment
 
 
@@ -35,6 +37,7 @@ class Producer(Service):
         slots: Slots,
         holdings: Holdings,
         *,
+        pace: Pace,
         hearing: Callable[[], bool],
         on_drained: Callable[[], None],
     ) -> None:
@@ -42,6 +45,8 @@ class Producer(Service):
         self._options = options
         self._slots = slots
         self._holdings = holdings
+        self._pace = pace
+        self._refill_at = slots.size - 1
         self._hearing = hearing
         self._on_drained = on_drained
         self._reaper = Reaper(get_settings().reap_seconds, using=using) if options.reaper else None
@@ -50,6 +55,8 @@ class Producer(Service):
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
         self._idle_polls = 0
+        self._alarm = math.inf
+        self._wakes_at = 0.0
         self._polled_at = clock.now()
         self._claimed_any = False
 
@@ -58,21 +65,36 @@ class Producer(Service):
         return clock.now() - self._polled_at
 
     def slot_freed(self) -> None:
-        """Claim again if the last claim left something behind; otherwise the next poll or notification will."""
-        if self._hungry:
+        """Claim again if the last claim left something behind; otherwise the next poll or notification will.
+
+        While rows are held ahead of the slots, only when half of those are used up: so claims stay large.
+        """
+        if self._hungry and self._slots.in_hand <= self._refill_at:
+            self.wake()
+
+    def due_in(self, seconds: float) -> None:
+        """A row that this process has put off becomes due then: do not sleep past it. Safe from any thread."""
+        due = clock.now() + seconds + 0.001
+        self._alarm = min(self._alarm, due)
+        if due < self._wakes_at:
             self.wake()
 
     def tick(self) -> None:
         """One turn: recover, reap, claim, and set the time of the next turn."""
+        if clock.now() >= self._alarm:
+            self._alarm = math.inf
         self._hand_back_doubtful()
         if self._reaper is not None:
             self._reaper.run_if_due()
             self.sweeper.run_if_due()
+        if self._slots.stalled(_STALLED):
+            self._hand_back(self._slots.take_waiting())
         room = self._room()
         found = self._claim(room) if room > 0 else 0
         self._polled_at = clock.now()
-        self._hungry = found == room
-        self.interval = self._pause(found, room)
+        self._hungry = found >= room
+        self.interval = min(self._pause(found, room), max(self._alarm - clock.now(), 0.0))
+        self._wakes_at = clock.now() + self.interval
 
     def last_tick(self) -> None:
         """Nothing claimed may be left behind unknown."""
@@ -81,7 +103,12 @@ class Producer(Service):
     def _room(self) -> int:
         if self._options.suspect and self._claimed_any:
             return 0
-        return self._slots.free
+        ahead = 0 if self._options.suspect else self._pace.ahead()
+        # Above this many in hand there is no hurry: below it a slot is idle, or half of what is ahead is used up.
+        self._refill_at = self._slots.size - 1 if not ahead else self._slots.size + ahead // 2
+        if self._slots.in_hand > self._refill_at:
+            return 0
+        return self._slots.size + ahead - self._slots.in_hand
 
     def _claim(self, limit: int) -> int:
         """Claim from each kind in turn; whose turn comes first alternates, so that none is starved."""
@@ -110,10 +137,18 @@ class Producer(Service):
             # Whether it was committed is unknown: the reply may be what was lost.
             self._doubtful[token] = (kind, clock.now() + self._options.lease_seconds)
             raise
-        for holding in self._holdings.add(claimed, asked_at):
-            self._slots.run(holding)
+        holdings = self._holdings.add(claimed, asked_at)
+        if not self.stopping:  # what arrives after that is handed back with the rest
+            self._slots.run(holdings)
         self._claimed_any = self._claimed_any or bool(claimed)
         return len(claimed)
+
+    def _hand_back(self, holdings: list[Holding]) -> None:
+        """Rows that wait behind long ones in this process go back, unspent, to whoever has a slot."""
+        for kind in self._kinds:
+            leases = [h.lease for h in holdings if h.lease.label == kind.model.LEASE.label]
+            release(kind.model, leases, using=self.using)
+        self._holdings.drop(holdings)
 
     def _hand_back_doubtful(self) -> None:
         """Look for claims whose reply was lost, until one is found or its lease would have lapsed anyway.
@@ -125,7 +160,7 @@ class Producer(Service):
                 del self._doubtful[token]
 
     def _pause(self, found: int, room: int) -> float:
-        if found == room > 0:
+        if found >= room > 0 and self._slots.in_hand <= self._refill_at:
             return 0.0
         if self._options.drain or self._options.suspect:
             return self._drained_pause(found)

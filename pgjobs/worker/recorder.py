@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import DatabaseError
-
 from pgjobs import signals
 from pgjobs.connections import OUTAGE
 from pgjobs.exceptions import LeaseLost
@@ -100,7 +98,7 @@ class Recorder(GroupWriter[Request]):
             recorded = record([request.step for request in steps], using=self.using)
         except OUTAGE:
             raise
-        except DatabaseError as error:
+        except Exception as error:
             if len(steps) == 1:
                 steps[0].answer.set_exception(error)
                 return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pgjobs import signals
 from pgjobs.exceptions import LeaseLost
 from pgjobs.queue.attempts import Ended
-from pgjobs.queue.outcomes import Finished
+from pgjobs.queue.outcomes import Finished, Raised, Snoozed
 from pgjobs.queue.settle import landed, settle, written
 from pgjobs.worker.group import GroupWriter
 from pgjobs.worker.holdings import Holding, Holdings
@@ -20,9 +21,11 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
 
     name = "settler"
 
-    def __init__(self, using: str, holdings: Holdings) -> None:
+    def __init__(self, using: str, holdings: Holdings, put_off: Callable[[float], None]) -> None:
         super().__init__(using)
         self._holdings = holdings
+        self._put_off = put_off
+        """Told in how many seconds a job that goes back to the queue becomes due."""
 
     def settled(self, holding: Holding, ended: Ended) -> None:
         """Take an end in."""
@@ -39,6 +42,8 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
         self._holdings.drop(holding for holding, _ in group)
         for holding, ended in group:
             if isinstance(ended.outcome, Finished) or ended.job.lease.pk in moved:
+                if isinstance(ended.outcome, Raised | Snoozed):
+                    self._put_off(ended.outcome.delay)
                 _announce(ended)
             else:
                 _refused(holding, ended)

@@ -1,59 +1,62 @@
-"""The bounded room for running jobs: threads for plain functions, one event loop for coroutine functions."""
+"""The bounded room for running rows: threads for plain functions, one event loop for coroutine functions."""
 
 from __future__ import annotations
 
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
+from pgjobs.worker import clock
 from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.holdings import Holding
 
 
 class Slots:
-    """``size`` jobs at a time, of either kind. Threads are born when they are first needed."""
+    """``size`` rows at a time, of either kind; more may wait here for a slot. Threads are born when first needed."""
 
     def __init__(self, size: int, dispatch: Dispatch, on_free: Callable[[], None]) -> None:
         self.size = size
         self._dispatch = dispatch
         self._on_free = on_free
-        self._inbox: queue.SimpleQueue[Holding | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
+        self._waiting: deque[Holding] = deque()
         self._running = 0
-        self._waiting_threads = 0
+        self._begun_at = clock.now()
+        self._inbox: queue.SimpleQueue[Holding | None] = queue.SimpleQueue()
+        self._free_threads = 0
         self._threads: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def free(self) -> int:
-        """How many more jobs may be claimed now."""
-        return self.size - self._running
+    def in_hand(self) -> int:
+        """Rows that run or wait for a slot."""
+        return self._running + len(self._waiting)
 
-    def run(self, holding: Holding) -> None:
-        """Begin one job. The caller has seen that a slot is free."""
+    def run(self, holdings: Iterable[Holding]) -> None:
+        """Take rows in: each begins as soon as a slot is free, in this order."""
         with self._lock:
-            self._running += 1
-        if self._dispatch.is_async(holding):
-            loop = self._loop or self._start_loop()
-            loop.call_soon_threadsafe(self._spawn, holding)
-            return
-        with self._lock:
-            short = self._inbox.qsize() >= self._waiting_threads and len(self._threads) < self.size
-            if short:
-                self._start_thread()
-        self._inbox.put(holding)
+            self._waiting.extend(holdings)
+            self._begin_waiting()
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait until nothing runs; False when something still does."""
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, timeout)
 
-    def replace_thread(self) -> None:
-        """Give up a slot whose handler does not come back: the room shrinks by one."""
+    def stalled(self, seconds: float) -> bool:
+        """Whether rows wait here while nothing has begun for so long: others may have free slots."""
+        return bool(self._waiting) and clock.now() - self._begun_at > seconds
+
+    def take_waiting(self) -> list[Holding]:
+        """Take back what has not begun."""
         with self._lock:
-            self.size = max(self.size - 1, 0)
+            taken = list(self._waiting)
+            self._waiting.clear()
+        return taken
 
     def close(self) -> None:
         """Let idle threads end."""
@@ -62,40 +65,66 @@ class Slots:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _start_thread(self) -> None:
-        thread = threading.Thread(
-            target=self._work, name=f"pgjobs-slot-{len(self._threads) + 1}", daemon=True
-        )
+    def _begin_waiting(self) -> None:
+        """Begin what fits. The lock is held."""
+        while self._waiting and self._running < self.size:
+            self._running += 1
+            holding = self._next()
+            if self._dispatch.is_async(holding):
+                loop = self._loop or self._start_loop()
+                loop.call_soon_threadsafe(self._spawn, holding)
+            elif self._free_threads:
+                self._free_threads -= 1
+                self._inbox.put(holding)
+            else:
+                self._start_thread(holding)
+
+    def _next(self) -> Holding:
+        self._begun_at = clock.now()
+        return self._waiting.popleft()
+
+    def _start_thread(self, first: Holding) -> None:
+        name = f"pgjobs-slot-{len(self._threads) + 1}"
+        thread = threading.Thread(target=self._work, args=(first,), name=name, daemon=True)
         self._threads.append(thread)
-        self._waiting_threads += 1
         thread.start()
 
-    def _work(self) -> None:
-        while (holding := self._inbox.get()) is not None:
-            with self._lock:
-                self._waiting_threads -= 1
+    def _work(self, first: Holding) -> None:
+        holding: Holding | None = first
+        while holding is not None:
             try:
                 self._dispatch.run(holding)
             finally:
-                with self._lock:
-                    self._waiting_threads += 1
-                self._done()
+                holding = self._done(in_thread=True)
+                self._on_free()
+            if holding is None:
+                holding = self._inbox.get()
+
+    def _done(self, *, in_thread: bool) -> Holding | None:
+        """A slot is free. The thread that freed it goes on with the next row itself, without a hop."""
+        with self._idle:
+            self._running -= 1
+            if in_thread:
+                if self._waiting and not self._dispatch.is_async(self._waiting[0]):
+                    self._running += 1
+                    return self._next()
+                self._free_threads += 1
+            self._begin_waiting()
+            if self._running == 0:
+                self._idle.notify_all()
+        return None
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, name="pgjobs-loop", daemon=True).start()
-        self._tasks: set[asyncio.Task[None]] = set()
         return loop
 
     def _spawn(self, holding: Holding) -> None:
         task = asyncio.ensure_future(self._dispatch.run_async(holding))
         self._tasks.add(task)  # the loop keeps only weak references
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._done())
+        task.add_done_callback(self._ended)
 
-    def _done(self) -> None:
-        with self._idle:
-            self._running -= 1
-            if self._running == 0:
-                self._idle.notify_all()
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._done(in_thread=False)
         self._on_free()

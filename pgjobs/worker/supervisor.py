@@ -93,14 +93,13 @@ class Supervisor:
         """Take note of children that have ended."""
         for child in [c for c in self._children if c.has_ended()]:
             self._children.remove(child)
-            child.close()
             self._to_give_back.append(child)
             code = child.process.returncode
             if not child.ended_in_order:
                 logger.warning("worker=%s pid=%s died code=%s", child.name, child.process.pid, code)
             if child.options.suspect:
                 self._suspects_due = clock.now()
-            elif not self._stop_requests and not (self._options.drain and code == 0):
+            elif not self._stop_requests and not (self._options.drain and code == 0 and child.ended_in_order):
                 self._plan_restart(child)
 
     def _plan_restart(self, child: Child) -> None:
@@ -123,12 +122,22 @@ class Supervisor:
                 self._give_back_kind(child, kind)
             registration.close(child.name, using=self._using)
             self._to_give_back.remove(child)
+            child.close()
 
     def _give_back_kind(self, child: Child, kind: Kind) -> None:
         if child.ended_in_order:
             release_owner(kind.model, child.name, using=self._using)
             return
-        reaped = reap_owner(kind.model, child.name, using=self._using, on_exhausted=kind.on_exhausted)
+        begun = child.begun()
+        reaped = reap_owner(
+            kind.model,
+            child.name,
+            only=None if begun is None else begun[kind.model.LEASE.label],
+            using=self._using,
+            on_exhausted=kind.on_exhausted,
+        )
+        if begun is not None:
+            release_owner(kind.model, child.name, using=self._using)
         if reaped:
             logger.warning(
                 "worker=%s gave back %s requeued=%s exhausted=%s",
@@ -180,7 +189,7 @@ class Supervisor:
             return
         for child in self._children:
             logger.error("worker=%s does not end; killing it", child.name)
-            child.told_to_stop = True
+            child.killed = True
             child.send(signal.SIGKILL)
 
     def _wait(self) -> None:
@@ -203,7 +212,6 @@ class Supervisor:
             self._stopped_at = clock.now()
             self._restarts.clear()
         for child in self._children:
-            child.told_to_stop = True
             child.send(signal.SIGTERM)
 
     def _install_signals(self) -> dict[int, object]:

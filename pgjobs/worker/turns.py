@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import connections, transaction
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
+from pgjobs.connections import still_in_transaction
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
 from pgjobs.leases.fence import hold
 from pgjobs.queue.enqueue import NewJobs
@@ -59,11 +60,13 @@ class Turns:
 
     def run(self, holding: Holding) -> None:
         """From claim to park or end."""
+        self._holdings.begin(holding)
         definition = workflows.get(holding.execution.workflow_name)
-        replay = Replay(holding.execution, Turn(self, holding))
+        turn = Turn(self, holding)
+        replay = Replay(holding.execution, turn)
         replay.history.tolerant = definition.on_divergence == "warn"
         try:
-            self._run_body(definition, replay, holding)
+            self._run_body(definition, replay, turn, holding)
         finally:
             clean_up(holding.lease.label, holding.lease.pk, holding.execution.workflow_name)
             for warning in replay.history.warnings:
@@ -71,23 +74,31 @@ class Turns:
         if replay.suspended or holding.lost:
             self._holdings.drop([holding])
 
-    def _run_body(self, definition: Definition, replay: Replay, holding: Holding) -> None:
+    def _run_body(self, definition: Definition, replay: Replay, turn: Turn, holding: Holding) -> None:
+        try:
+            write = self._carry(definition, replay, turn, holding)
+        except BaseException as error:
+            write = _failure(definition, error)
+        if replay.diverged:
+            write = _failure(definition, replay.diverged)
+        # What a body does after it swallowed the exception that was to end the turn counts for nothing.
+        if write is not None and not replay.suspended and not turn.stopped:
+            self._end(holding, write)
+
+    def _carry(
+        self, definition: Definition, replay: Replay, turn: Turn, holding: Holding
+    ) -> Callable[..., None] | None:
+        """Call the body; how its end is written, or None when it has not come to one."""
         try:
             arguments = codec.loads(holding.execution.input)
             output = run_body(definition.function, replay, arguments)
-            if not replay.suspended:
+            if not replay.suspended and not turn.stopped:
                 replay.ended()
-                text = None if output is None else encode_output(output)
-                self._end(holding, functools.partial(finish, output=text))
+            return functools.partial(finish, output=None if output is None else encode_output(output))
         except (Suspended, Stopped):
-            pass
+            return None
         except Continued as continued:
-            self._end(holding, self._continuation(definition, holding, continued))
-        except BaseException as error:
-            if not replay.suspended:
-                self._end(holding, _failure(definition, replay.diverged or error))
-        if replay.diverged and not replay.suspended and not holding.ended:
-            self._end(holding, _failure(definition, replay.diverged))
+            return self._continuation(definition, holding, continued)
 
     def _end(self, holding: Holding, write: Callable[..., None]) -> None:
         if holding.lost:
@@ -120,6 +131,8 @@ class Turn:
     def __init__(self, turns: Turns, holding: Holding) -> None:
         self._turns = turns
         self._holding = holding
+        self.stopped = False
+        """The body was told to leave without a word. It stands even when the body catches the exception."""
 
     @property
     def should_stop(self) -> bool:
@@ -131,13 +144,18 @@ class Turn:
         holding = self._holding
         if holding.lost or (clock.now() > holding.good_until and not self._turns.confirm(holding)):
             holding.lost = True
-            raise Stopped
+        if holding.lost or self.stopped:
+            self._stop()
 
     def before(self, step_id: str) -> None:
         """No step is begun without the lease, nor when the process is about to hand it back."""
         self.check()
         if self._turns.stopping.is_set():
-            raise Stopped
+            self._stop()
+
+    def _stop(self) -> NoReturn:
+        self.stopped = True
+        raise Stopped
 
     def record(self, step: StepRow) -> dt.datetime:
         """Through the recorder, together with other executions' steps."""
@@ -151,17 +169,21 @@ class Turn:
         using, lease = self._turns.using, self._holding.lease
         connection = connections[using]
         committed: list[bool] = []
+        lost = CommitLost(lease.pk, "execution", "ctx.atomic()")
         try:
             with transaction.atomic(using=using, durable=True):
                 hold(Execution, lease, using=using)
+                session = connection.connection
                 yield
+                if not still_in_transaction(using, session):
+                    raise lost
                 write(lambda step: record_here(replace(step, lease=lease), using=using))
                 transaction.on_commit(lambda: committed.append(True), using=using)
         except LeaseLost:
             self._holding.lost = True
             raise Stopped from None
-        if not committed or connection is not connections[using]:
-            raise CommitLost(lease.pk)
+        if not committed:
+            raise lost
 
     def open(
         self,
@@ -174,7 +196,9 @@ class Turn:
         request = OpenRequest(self._holding, waits, enough, calls, child)
         self._turns.recorder.put(request)
         parked, standings = request.answer.result()
-        delays = [wait.delay for wait in waits if wait.delay is not None]
+        # An instant may be near or past: the sweeper finds out, by the database's clock.
+        delays = [0.0 for wait in waits if wait.at is not None]
+        delays += [wait.delay for wait in waits if wait.delay is not None]
         if parked and delays:
             self._turns.parked(min(delays))
         return parked, standings
@@ -188,7 +212,7 @@ class Turn:
     def pause_briefly(self, seconds: float) -> None:
         """In the thread; shutdown ends it."""
         if self._turns.stopping.wait(seconds):
-            raise Stopped
+            self._stop()
 
     def timeout(self, seconds: float | None) -> AbstractContextManager[None]:
         """By an exception raised in this thread."""

@@ -7,6 +7,7 @@ thread, which belongs to this turn alone, and coroutine steps come back to the l
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from pgjobs.connections import release_handler_connections
 from pgjobs.exceptions import DurableCallRefused
 from pgjobs.workflows.context import WorkflowContext
 from pgjobs.workflows.replay import Replay
+
+_SLICE = 0.1  # seconds after which a thread that waits for the loop looks up
 
 _DURABLE = frozenset(
     {
@@ -47,7 +50,9 @@ class AsyncWorkflowContext:
         found = getattr(self._context, name)
         return functools.partial(self._call, name) if name in _DURABLE else found
 
-    async def atomic(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def atomic(
+        self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Durable: call a synchronous ``function`` in a transaction that commits with its checkpoint."""
         if function is None or inspect.iscoroutinefunction(function):
             raise DurableCallRefused(
@@ -80,7 +85,16 @@ def _on_loop(function: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> C
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop).result()
+        future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
+        try:
+            # In slices: a timeout is an exception raised in this thread, which a blocked thread does not see.
+            while not loop.is_closed():
+                done, _ = concurrent.futures.wait([future], _SLICE)
+                if done:
+                    return future.result()
+            raise RuntimeError("the body has ended without awaiting this step")
+        finally:
+            future.cancel()
 
     return call
 

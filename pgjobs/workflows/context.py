@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import inspect
 import json
 import random
 import uuid
@@ -15,12 +16,19 @@ from django.utils import timezone
 from pgjobs import codec
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import ApprovalTimeout, ExecutionFailed, InvalidOption, WaitTimeout
+from pgjobs.exceptions import (
+    ApprovalTimeout,
+    ExecutionFailed,
+    InvalidOption,
+    SignatureMismatch,
+    WaitTimeout,
+)
 from pgjobs.queue.authoring import JobCall, JobType
 from pgjobs.workflows.atomic import AtomicBlock, run_atomic
 from pgjobs.workflows.fanout import gather
 from pgjobs.workflows.history import hash_arguments
 from pgjobs.workflows.lifecycle import NewExecution, NewWait
+from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.replay import Replay
 from pgjobs.workflows.states import OnTimeout, StepKind, WaitKind
 from pgjobs.workflows.stepping import run_step
@@ -37,9 +45,6 @@ class WorkflowContext:
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
-        self._drawn = 0
-        self.random = random.Random(f"pgjobs:{replay.execution.lease.pk}")
-        """A generator that gives the same numbers in every replay."""
 
     @property
     def execution_id(self) -> int:
@@ -78,9 +83,13 @@ class WorkflowContext:
         return self._replay.latest
 
     def uuid(self) -> uuid.UUID:
-        """A new UUID, the same in every replay."""
-        self._drawn += 1
-        return uuid.uuid5(uuid.NAMESPACE_OID, f"pgjobs:{self.execution_id}:{self._drawn}")
+        """A new UUID, the same in every replay; inside a step, the same in each of its attempts."""
+        return self._replay.draws.uuid()
+
+    @property
+    def random(self) -> random.Random:
+        """A generator that gives the same numbers in every replay; a step has one of its own."""
+        return self._replay.draws.random
 
     # Steps
 
@@ -99,9 +108,12 @@ class WorkflowContext:
         It runs at least once: a worker may die between its effect and its record. Named after the function, or
         ``name``; give ``key`` in loops. ``retry`` is a Backoff with ``attempts``. Raises :class:`StepFailed`.
         """
-        return run_step(
-            self._replay, function, args, kwargs, name=name, key=key, retry=retry, timeout=timeout
-        )
+        if retry is not None and not isinstance(retry, Backoff):
+            raise InvalidOption("retry", retry, "give a Backoff, such as Backoff(base=1, attempts=3).")
+        limit = _optional_seconds(timeout)
+        if limit == 0:
+            raise InvalidOption("timeout", timeout, "give more than 0 seconds.")
+        return run_step(self._replay, function, args, kwargs, name=name, key=key, retry=retry, timeout=limit)
 
     def atomic(
         self,
@@ -279,8 +291,14 @@ class WorkflowContext:
     def changed(self, id: str) -> bool:
         """Durable: whether this execution takes the changed path. False for those that passed here before the change.
 
-        Lets old executions end on the old path while new ones take the new one.
+        Lets old executions end on the old path while new ones take the new one. Asked again, it answers the same.
         """
+        changes = self._replay.changes
+        if id not in changes:
+            changes[id] = self._changed(id)
+        return changes[id]
+
+    def _changed(self, id: str) -> bool:
         step_id, ordinal = self._replay.enter("changed", id, "changed")
         kind = StepKind.CHANGED.value
         if step_id not in self._replay.history.records and self._replay.history.beyond(ordinal):
@@ -291,8 +309,18 @@ class WorkflowContext:
         return True
 
     def continue_as_new(self, **input: Any) -> None:
-        """End here, successfully, and go on as a new execution with a short history and the same key."""
+        """End here, successfully, and go on as a new execution with a short history and the same key.
+
+        Raises :class:`SignatureMismatch` or :class:`NotStorable`; then nothing has ended.
+        """
         self._replay.enter("continue_as_new", "continue_as_new", None)
+        name = self._replay.execution.workflow_name
+        signature = inspect.signature(workflows.get(name).function)
+        try:
+            signature.bind(self, **input)
+        except TypeError as error:
+            raise SignatureMismatch(name, str(signature), str(error)) from None
+        _stored("input", input)
         raise Continued(input)
 
 

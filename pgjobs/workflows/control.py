@@ -16,12 +16,9 @@ from pgjobs.connections import rows
 from pgjobs.leases.fence import LEASE_CLEARED
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.queue.enqueue import CHANNEL
-from pgjobs.workflows.forking import fork
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.states import ExecutionStatus, sources
 from pgjobs.workflows.waits import children_ended, lock_executions
-
-__all__ = ["cancel", "fork", "movable", "pause", "resume", "retry"]
 
 logger = logging.getLogger("pgjobs.control")
 
@@ -149,19 +146,18 @@ def _lock_family(ids: list[int], using: str) -> list[int]:
     """Lock what a cancellation touches, all in the order of id, and return what is to be cancelled.
 
     A child that is started meanwhile may have a lower id than a row locked before it, so then all locks of this
-    try are given up (that is what the savepoint is for) and taken again.
+    try are given up (the savepoint is rolled back) and taken again.
     """
     known: set[int] = set()
     while True:
-        save = transaction.savepoint(using)
-        lock_executions(sorted({*_possible(ids), *known}), using=using)
-        found = rows(using, _FAMILY, {"ids": _possible(ids)})
-        touched = {pk for pk, _ in found}
-        if touched <= {*ids, *known}:
-            transaction.savepoint_commit(save, using)
-            return sorted({pk for pk, doomed in found if doomed})
+        with transaction.atomic(using=using):
+            lock_executions(sorted({*_possible(ids), *known}), using=using)
+            found = rows(using, _FAMILY, {"ids": _possible(ids)})
+            touched = {pk for pk, _ in found}
+            if touched <= {*ids, *known}:
+                return sorted({pk for pk, doomed in found if doomed})
+            transaction.set_rollback(True, using=using)
         known |= touched
-        transaction.savepoint_rollback(save, using)
 
 
 def _possible(ids: Iterable[int]) -> list[int]:

@@ -52,9 +52,9 @@ def gather(
             lambda standings: _enough(standings, rule, len(calls)),
             calls=[(call.new(), call.payload, call.type.options.idempotency_key) for call in calls],
         )
-    told = _told(replay.history.group(step_id))
-    replay.record(replay.row(step_id, _KIND, ordinal, arguments_hash, encode_output(step_id, told)))
-    return _answer(step_id, told, tolerated_failures)
+    text = encode_output(step_id, _told(replay.history.group(step_id)))
+    replay.record(replay.row(step_id, _KIND, ordinal, arguments_hash, text))
+    return _answer(step_id, json.loads(text), tolerated_failures)
 
 
 def _expect_same(replay: Replay, step_id: str, ordinal: int, arguments_hash: str, first: Record) -> None:
@@ -62,7 +62,7 @@ def _expect_same(replay: Replay, step_id: str, ordinal: int, arguments_hash: str
     whole = Record(step_id, _KIND, first.ordinal, first.arguments_hash)
     replay.history.add(whole)
     try:
-        replay.history.find(step_id, _KIND, ordinal, arguments_hash)
+        replay.find(step_id, _KIND, ordinal, arguments_hash)
     finally:
         del replay.history.records[step_id]
 
@@ -124,8 +124,8 @@ def _told(waits: list[Record]) -> dict[str, Any]:
     return {"results": results, "failures": failures}
 
 
-def _answer(step_id: str, told: Any, tolerated: int) -> Gathered:
-    told = codec.decode(told)
+def _answer(step_id: str, recorded: Any, tolerated: int) -> Gathered:
+    told = codec.decode(recorded)
     failures = [JobFailure(*failure) for failure in told["failures"]]
     if len(failures) > tolerated:
         raise JobsFailed(step_id, [(f.index, f.job_id, f.status, f.error) for f in failures], tolerated)

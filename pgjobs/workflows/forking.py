@@ -16,12 +16,15 @@ from pgjobs.workflows.models import Execution
 
 logger = logging.getLogger("pgjobs.control")
 
-# Calls of the history: how far it goes, and the first call that is still waited for.
+# How far the history goes, and its last call when that was never answered (open, or closed by a cancellation).
 _EXTENT = """
 WITH calls AS (
     SELECT ordinal, false AS open FROM pgjobs_stepoutput WHERE execution_id = %(id)s
     UNION ALL
-    SELECT ordinal, resolved_at IS NULL FROM pgjobs_wait WHERE execution_id = %(id)s
+    SELECT ordinal, (resolved_at IS NULL OR COALESCE(resolution ? 'cancelled', false)) AND NOT EXISTS (
+        SELECT FROM pgjobs_stepoutput AS gathered
+        WHERE gathered.execution_id = wait.execution_id AND gathered.step_id = wait."group")
+    FROM pgjobs_wait AS wait WHERE execution_id = %(id)s
 )
 SELECT COALESCE(max(ordinal) + 1, 0),
        min(ordinal) FILTER (WHERE open AND ordinal = (SELECT max(ordinal) FROM calls))

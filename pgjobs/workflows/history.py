@@ -23,10 +23,14 @@ SELECT execution_id, step_id, kind, ordinal, arguments_hash, recorded_at,
        CASE WHEN output_bytes <= %(inline)s THEN output::text END, error::text, output_bytes > %(inline)s
 FROM pgjobs_stepoutput WHERE execution_id = ANY(%(ids)s::bigint[])"""
 
+# Without the members of what is recorded as a whole: a gather's results would be loaded twice, for ever.
 _WAITS = """
 SELECT execution_id, step_id, kind, ordinal, arguments_hash, COALESCE(resolved_at, created_at),
        resolution::text, resolved_at IS NOT NULL, id, "group"
-FROM pgjobs_wait WHERE execution_id = ANY(%(ids)s::bigint[])"""
+FROM pgjobs_wait AS wait
+WHERE execution_id = ANY(%(ids)s::bigint[])
+  AND ("group" = '' OR NOT EXISTS (SELECT FROM pgjobs_stepoutput AS whole
+                                   WHERE whole.execution_id = wait.execution_id AND whole.step_id = wait."group"))"""
 
 _OUTPUT = "SELECT output::text FROM pgjobs_stepoutput WHERE execution_id = %(id)s AND step_id = %(step_id)s"
 

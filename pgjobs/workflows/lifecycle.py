@@ -45,11 +45,28 @@ FROM jsonb_to_recordset(%(waits)s::jsonb) AS given(
     step_id text, kind text, ordinal int, arguments_hash text, name text, "group" text, rule jsonb,
     target_id bigint, at timestamptz, delay float8, permission text, groups jsonb, users jsonb, context jsonb,
     context_hash text, on_timeout text, quorum int, four_eyes boolean)
-ON CONFLICT (execution_id, step_id) DO NOTHING"""
+ON CONFLICT (execution_id, step_id) DO NOTHING
+RETURNING id"""
 
 _STANDING = """
 SELECT id, step_id, resolved_at IS NOT NULL, resolution::text, COALESCE(resolved_at, created_at)
 FROM pgjobs_wait WHERE execution_id = %(id)s AND step_id = ANY(%(step_ids)s::text[])"""
+
+# A parent has the lower id, as a rule. Locked after its child it could meet a cancellation, which goes by id.
+_LOCK_FOR_END = """
+SELECT id FROM pgjobs_execution WHERE id IN (
+    SELECT %(id)s::bigint UNION ALL
+    SELECT execution_id FROM pgjobs_wait WHERE target_id = %(id)s AND kind = 'child' AND resolved_at IS NULL)
+ORDER BY id FOR UPDATE"""
+
+_TAKE_OVER = """
+UPDATE pgjobs_execution AS new
+SET parent_id = old.parent_id, subject_type_id = old.subject_type_id, subject_id = old.subject_id
+FROM pgjobs_execution AS old WHERE new.id = %(new)s AND old.id = %(old)s"""
+
+_AWAIT_INSTEAD = """
+UPDATE pgjobs_wait SET target_id = %(new)s
+WHERE target_id = %(old)s AND kind = 'child' AND resolved_at IS NULL"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +157,40 @@ def open_waits(
                 waits[0].target_id = insert(child, using=using)
             for wait, job_id in zip(waits, insert_awaited(calls, using=using) if calls else [], strict=False):
                 wait.target_id = job_id
-        rows(using, _OPEN, {"id": lease.pk, "waits": _as_json(waits)})
+        opened = rows(using, _OPEN, {"id": lease.pk, "waits": _as_json(waits)})
         for wait in waits:
             if wait.kind == "signal":
                 deliver(lease.pk, wait.name, using=using)
         standings = _standing(lease.pk, step_ids, using)
         if enough(standings):
             return False, standings
-        leave(Execution, lease, to=ExecutionStatus.WAITING, using=using, updated_at=Now())
+        # A new wait is progress like a new step: what killed earlier workers lies behind.
+        progress: dict[str, Any] = {"crash_count": 0} if opened else {}
+        leave(Execution, lease, to=ExecutionStatus.WAITING, using=using, updated_at=Now(), **progress)
     return True, standings
 
 
 def finish(lease: Lease, output: str | None, *, using: str, continued: NewExecution | None = None) -> None:
-    """The body returned. ``continued`` takes over the key, in the same transaction. Raises :class:`LeaseLost`."""
+    """The body returned. ``continued`` takes over key, parent and subject, and whoever waits for this execution.
+
+    Raises :class:`LeaseLost`.
+    """
     with transaction.atomic(using=using):
-        columns: dict[str, Any] = {"key": None} if continued is not None and continued.key else {}
-        _end(lease, ExecutionStatus.SUCCEEDED, using, output=as_json(output), **columns)
-        if continued is not None:
-            insert(continued, using=using)
+        awaited = _lock_for_end(lease.pk, using)
+        if continued is None:
+            _end(lease, ExecutionStatus.SUCCEEDED, using, awaited, output=as_json(output))
+            return
+        _end(lease, ExecutionStatus.SUCCEEDED, using, False, key=None)
+        params = {"old": lease.pk, "new": insert(continued, using=using)}
+        rows(using, _TAKE_OVER, params)
+        if awaited:
+            rows(using, _AWAIT_INSTEAD, params)
 
 
 def fail(lease: Lease, problem: Problem, *, using: str) -> None:
     """The body raised. Raises :class:`LeaseLost`."""
     with transaction.atomic(using=using):
+        awaited = _lock_for_end(lease.pk, using)
         hold(Execution, lease, using=using)
         told = Execution._base_manager.using(using).values_list("errors", "attempt_count").get(pk=lease.pk)
         entry = {
@@ -175,7 +203,7 @@ def fail(lease: Lease, problem: Problem, *, using: str) -> None:
         }
         kept = [*(told[0] if isinstance(told[0], list) else []), entry][-get_settings().max_errors :]
         message = f"{problem.type}: {problem.message}" if problem.type else problem.message
-        _end(lease, ExecutionStatus.FAILED, using, last_error=message, errors=kept)
+        _end(lease, ExecutionStatus.FAILED, using, awaited, last_error=message, errors=kept)
 
 
 def pause(lease: Lease, reason: str, *, using: str) -> None:
@@ -183,9 +211,15 @@ def pause(lease: Lease, reason: str, *, using: str) -> None:
     leave(Execution, lease, to=ExecutionStatus.PAUSED, using=using, pause_reason=reason, updated_at=Now())
 
 
-def _end(lease: Lease, to: ExecutionStatus, using: str, **columns: Any) -> None:
+def _lock_for_end(pk: int, using: str) -> bool:
+    """Lock an execution and whoever waits for it, in the order of id; whether somebody does."""
+    return len(rows(using, _LOCK_FOR_END, {"id": pk})) > 1
+
+
+def _end(lease: Lease, to: ExecutionStatus, using: str, awaited: bool, **columns: Any) -> None:
     leave(Execution, lease, to=to, using=using, completed_at=Now(), updated_at=Now(), **columns)
-    children_ended([lease.pk], using)
+    if awaited:
+        children_ended([lease.pk], using)
 
 
 def _standing(execution_id: int, step_ids: list[str], using: str) -> list[Standing]:

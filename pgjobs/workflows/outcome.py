@@ -65,8 +65,8 @@ def _look(pk: int, using: str) -> _Seen | None:
     story = ArchivedExecution._base_manager.using(using).filter(pk=pk).values_list("story", flat=True).first()
     if story is None:
         return None
-    row = story["execution"]
-    return _Seen(*(row[name] for name in columns[:-1]), story["continued_as"])
+    row: dict[str, Any] = story["execution"]
+    return _Seen(**{name: row[name] for name in columns[:-1]}, continued_as=story["continued_as"])
 
 
 def _missing(pk: int, asked: int) -> str:

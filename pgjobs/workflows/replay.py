@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from django.db import connections
 
+from pgjobs import codec
 from pgjobs.exceptions import Diverged, DurableCallRefused
 from pgjobs.queue.enqueue import NewJobs
 from pgjobs.workflows.claiming import ClaimedExecution
@@ -18,6 +19,7 @@ from pgjobs.workflows.history import History, Record
 from pgjobs.workflows.journal import StepRow
 from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing
 from pgjobs.workflows.suspension import Suspended
+from pgjobs.workflows.values import Draws
 
 logger = logging.getLogger("pgjobs.workflows")
 
@@ -41,6 +43,9 @@ class Replay:
         self._ordinal = 0
         self._occurrences: dict[str, int] = {}
         self._used: set[str] = set()
+        self.changes: dict[str, bool] = {}
+        """What ``ctx.changed`` has answered in this turn, by id."""
+        self.draws = Draws(f"pgjobs:{execution.lease.pk}")
         self._in_step: str | None = None
         self._thread = threading.get_ident()
         self._failure: StepRow | None = None
@@ -76,8 +81,8 @@ class Replay:
         """The record of this call, or None. Raises :class:`Diverged`."""
         with self._noting_divergence():
             record = self.history.find(step_id, kind, ordinal, arguments_hash)
-        if record is not None and record.resolved:
-            self._saw(record.at)
+        if record is not None:
+            self._saw(record)
         return record
 
     def skip_ordinal(self) -> None:
@@ -97,7 +102,7 @@ class Replay:
         )
         self.history.add(record)
         self.history.find(step.step_id, step.kind, step.ordinal, step.arguments_hash)
-        self._saw(at)
+        self._saw(record)
 
     def keep_failure_later(self, step: StepRow) -> None:
         """A step failed. It becomes history only if the body goes on: else a retry may run it again."""
@@ -114,8 +119,7 @@ class Replay:
         record = self.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
         if record is None or not record.resolved:
             self.wait_all([wait], lambda standings: all(s.resolved for s in standings), child=child)
-            self._saw(self.history.records[wait.step_id].at)
-            self.history.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
+            self.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
         return self.history.records[wait.step_id]
 
     def wait_all(
@@ -134,14 +138,11 @@ class Replay:
             self.suspended = True
             raise Suspended
 
-    def inside(self, step_id: str, work: Callable[[], object]) -> object:
+    def inside(self, step_id: str, work: Callable[[], object], timeout: float | None) -> object:
         """Run code of the user's as a step: durable calls in it are refused."""
         self.durable.before(step_id)
-        self._in_step = step_id
-        try:
+        with self._stepping(step_id), self.durable.timeout(timeout):
             return work()
-        finally:
-            self._in_step = None
 
     @contextmanager
     def recording(self, step_id: str, row: Callable[[], StepRow]) -> Iterator[None]:
@@ -155,13 +156,20 @@ class Replay:
             step = row()
             written.append((step, record(step)))
 
+        with self._stepping(step_id), self.durable.recording(write):
+            yield
+        self.remember(*written[0])
+
+    @contextmanager
+    def _stepping(self, step_id: str) -> Iterator[None]:
+        # A replay leaves the step out, and what it drew: so it draws from a source of its own, the same in
+        # each attempt.
+        outside, self.draws = self.draws, Draws(f"pgjobs:{self.execution.lease.pk}:{step_id}")
         self._in_step = step_id
         try:
-            with self.durable.recording(write):
-                yield
+            yield
         finally:
-            self._in_step = None
-        self.remember(*written[0])
+            self._in_step, self.draws = None, outside
 
     def row(
         self, step_id: str, kind: str, ordinal: int, arguments_hash: str, output: str | None, **more: object
@@ -206,9 +214,11 @@ class Replay:
         if failure is not None:
             self.record(failure)
 
-    def _saw(self, at: dt.datetime | None) -> None:
-        if at is not None:
-            self.latest = max(self.latest, at)
+    def _saw(self, record: Record) -> None:
+        # A failure is recorded only when the body goes on, and the waits between attempts are no calls of the
+        # body's: a replay would see their instants earlier than the first run did, or not at all.
+        if record.at is not None and record.resolved and record.error is None and not record.group:
+            self.latest = max(self.latest, record.at)
 
     def _refuse_misplaced(self, label: str) -> None:
         if self._in_step is not None:
@@ -231,10 +241,11 @@ class Replay:
             )
 
     def _step_id(self, label: str, name: str, key: str | None) -> str:
-        if not isinstance(name, str) or not 0 < len(name) <= 150 or _RESERVED & set(name) or "\x00" in name:
+        if not isinstance(name, str) or not 0 < len(name) <= 150 or _RESERVED & set(name):
             raise DurableCallRefused(
                 label, "a step's name has 1 to 150 characters and none of # [ ] ~", "Give another name=."
             )
+        codec.check_text(f"{name}{key or ''}", label)
         if key is None:
             count = self._occurrences[name] = self._occurrences.get(name, 0) + 1
             if count == _MANY_UNKEYED + 1:
@@ -247,8 +258,8 @@ class Replay:
                 )
             return f"{name}#{count}"
         step_id = f"{name}[{key}]"
-        if len(str(key)) > 120 or "\x00" in str(key):
-            raise DurableCallRefused(label, "key= has at most 120 characters, no NUL", "Shorten or hash it.")
+        if len(str(key)) > 120:
+            raise DurableCallRefused(label, "key= has at most 120 characters", "Shorten or hash it.")
         if step_id in self._used:
             raise DurableCallRefused(
                 label,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 from pgjobs import codec
-from pgjobs.backoff import Backoff
+from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import Fail, InvalidOption, LeaseLost, NotStorable, Retry, Snooze, StepFailed
 from pgjobs.workflows.history import Record, hash_arguments
@@ -19,6 +20,7 @@ from pgjobs.workflows.states import StepKind, WaitKind
 
 _SHORT_DELAY = 1.0  # a longer delay parks the execution instead of holding its slot
 _DEFAULT_ATTEMPTS = 5
+_RETRY_MARK = "~retry"  # in the id of the wait after an attempt, before the attempt's number
 _NO_RETRY = Backoff(attempts=1)
 
 
@@ -31,7 +33,7 @@ def run_step(
     name: str | None,
     key: str | None,
     retry: Backoff | None,
-    timeout: float | dt.timedelta | None,
+    timeout: float | None,
 ) -> Any:
     """The output of a step: recorded, or run now and recorded."""
     name = name or str(getattr(function, "__name__", ""))
@@ -84,30 +86,33 @@ def _attempts(
     arguments_hash: str,
     work: Callable[[], Any],
     retry: Backoff,
-    timeout: float | dt.timedelta | None,
+    timeout: float | None,
 ) -> tuple[str, int, float]:
     """Run until it works or the attempts are used up: (output, attempts, seconds of the last)."""
     most = retry.attempts or _DEFAULT_ATTEMPTS
-    limit = timeout.total_seconds() if isinstance(timeout, dt.timedelta) else timeout
-    attempt = 1 + sum(
-        record.group == step_id for record in replay.history.records.values() if record.resolved
-    )
+    attempt = 1 + _attempts_made(replay, step_id)
     while True:
         began = time.monotonic()
         try:
-            with replay.durable.timeout(limit):
-                value = replay.inside(step_id, work)
+            value = replay.inside(step_id, work, timeout)
             return encode_output(step_id, value), attempt, time.monotonic() - began
         except (LeaseLost, Snooze):
             raise
         except Exception as error:
             if attempt >= most or isinstance(error, Fail | NotStorable):
                 raise _failed(replay, step_id, ordinal, arguments_hash, error, attempt) from error
-            delay = _delay(retry, attempt, error)
+            try:
+                delay = _delay(retry, attempt, error)
+            except InvalidOption as refused:
+                raise _failed(replay, step_id, ordinal, arguments_hash, refused, attempt) from error
         if delay > _SHORT_DELAY:
             replay.wait(
                 NewWait(
-                    f"{step_id}~retry{attempt}", WaitKind.SLEEP.value, ordinal, delay=delay, group=step_id
+                    f"{step_id}{_RETRY_MARK}{attempt}",
+                    WaitKind.SLEEP.value,
+                    ordinal,
+                    delay=delay,
+                    group=step_id,
                 )
             )
         else:
@@ -115,14 +120,26 @@ def _attempts(
         attempt += 1
 
 
+def _attempts_made(replay: Replay, step_id: str) -> int:
+    """How many attempts earlier turns have made. A wait between two that is still open is waited for first."""
+    made = 0
+    for record in [r for r in replay.history.records.values() if r.group == step_id]:
+        _, mark, attempt = record.step_id.rpartition(_RETRY_MARK)
+        if mark:
+            replay.wait(NewWait(record.step_id, record.kind, record.ordinal, group=step_id))
+            made = max(made, int(attempt))
+    return made
+
+
 def _delay(retry: Backoff, attempt: int, error: Exception) -> float:
     after = error.after if isinstance(error, Retry) else None
     if after is None:
         return retry.delay(attempt)
-    seconds = after.total_seconds() if isinstance(after, dt.timedelta) else float(after)
-    if seconds < 0:
-        raise InvalidOption("Retry(after)", after, "give a delay that is not negative.")
-    return seconds
+    seconds = after.total_seconds() if isinstance(after, dt.timedelta) else after
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not math.isfinite(seconds) or not 0 <= seconds <= MAX_DELAY_SECONDS:
+        raise InvalidOption("Retry(after)", after, "give seconds or a timedelta from 0 to a year.")
+    return float(seconds)
 
 
 def _failed(

@@ -21,16 +21,16 @@ logger = logging.getLogger("pgjobs.workflows")
 REPAIR_SECONDS = 10.0
 """Time between two looks of one process for what nobody woke. Such rows come from edits by hand, not from pgjobs."""
 
+_AGAIN_SECONDS = 1.0
+
 _DUE = """
-SELECT id, wake_at FROM pgjobs_wait
+SELECT id, wake_at, execution_id FROM pgjobs_wait
 WHERE resolved_at IS NULL AND wake_at IS NOT NULL AND wake_at <= statement_timestamp()
   AND (wake_at, id) > (%(wake_at)s::timestamptz, %(id)s)
 ORDER BY wake_at, id LIMIT %(limit)s"""
 
 _LOCK = """
-SELECT id FROM pgjobs_execution
-WHERE id IN (SELECT execution_id FROM pgjobs_wait WHERE id = ANY(%(ids)s::bigint[]))
-ORDER BY id FOR UPDATE SKIP LOCKED"""
+SELECT id FROM pgjobs_execution WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED"""
 
 # Compare-and-set: a decision, signal or settlement that came first has set resolved_at.
 _TIME_OUT = """
@@ -49,9 +49,13 @@ WHERE wait.id = ANY(%(ids)s::bigint[]) AND wait.execution_id = ANY(%(locked)s::b
   AND wait.resolved_at IS NULL AND wait.wake_at <= statement_timestamp()
 RETURNING wait.execution_id, wait.id"""
 
+# The very first, and the first that is not overdue by a second: two probes of the partial index.
 _SECONDS = """
-SELECT extract(epoch FROM min(wake_at) - statement_timestamp())::float8
-FROM pgjobs_wait WHERE resolved_at IS NULL AND wake_at IS NOT NULL"""
+SELECT extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
+                           WHERE resolved_at IS NULL AND wake_at IS NOT NULL) - statement_timestamp())::float8,
+       extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
+                           WHERE resolved_at IS NULL AND wake_at > statement_timestamp() - interval '1 second')
+                          - statement_timestamp())::float8"""
 
 # A window of the awaited jobs and children: has the target ended, or gone?
 _TARGETS = """
@@ -127,8 +131,10 @@ def sweep_due(*, using: str, limit: int = 500) -> int:
         if not due:
             break
         position = (due[-1][1], due[-1][0])
-        ids = [pk for pk, _ in due]
-        done = handle_all(ids, partial(_time_out, using=using), label="due wait", using=using)
+        waiters = {wait: execution for wait, _, execution in due}
+        done = handle_all(
+            list(waiters), partial(_time_out, waiters=waiters, using=using), label="due wait", using=using
+        )
     if done < limit:
         at, start = _rounds.get(using, (0.0, Position()))
         if time.monotonic() >= at:
@@ -139,12 +145,16 @@ def sweep_due(*, using: str, limit: int = 500) -> int:
 
 
 def seconds_until_due(*, using: str) -> float | None:
-    """Seconds until the next wait is due, 0 when one is overdue, None when none waits for its time.
+    """Seconds until the next wait is due (0: now), None when none waits for its time.
 
-    A row that cannot be moved keeps the answer at 0, so a caller keeps a pause of its own between two sweeps.
+    What has been overdue for a second is held by somebody or cannot be moved: it asks for a look in another.
     """
-    ((seconds,),) = rows(using, _SECONDS, {})
-    return None if seconds is None else max(0.0, float(seconds))
+    ((first, fresh),) = rows(using, _SECONDS, {})
+    if first is None:
+        return None
+    if fresh is None:
+        return _AGAIN_SECONDS
+    return max(0.0, min(float(fresh), _AGAIN_SECONDS) if first < fresh else float(fresh))
 
 
 def repair(start: Position, *, using: str, limit: int = 500) -> tuple[int, Position]:
@@ -175,8 +185,8 @@ def _handle(ids: Sequence[int], act: Callable[[Sequence[int]], int], using: str)
     return handle_all(ids, act, label="repair of", using=using) if ids else 0
 
 
-def _time_out(ids: Sequence[int], *, using: str) -> int:
-    locked = [pk for (pk,) in rows(using, _LOCK, {"ids": list(ids)})]
+def _time_out(ids: Sequence[int], *, waiters: dict[int, int], using: str) -> int:
+    locked = [pk for (pk,) in rows(using, _LOCK, {"ids": [waiters[wait] for wait in ids]})]
     ended = [
         (execution, wait) for execution, wait in rows(using, _TIME_OUT, {"ids": list(ids), "locked": locked})
     ]

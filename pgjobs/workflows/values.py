@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,3 +48,17 @@ class AtomicStep:
 
     def __init__(self, output: Any = None) -> None:
         self.output = output
+
+
+class Draws:
+    """UUIDs and random numbers that are the same whenever the code that draws them runs again."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._drawn = 0
+        self.random = random.Random(seed)
+
+    def uuid(self) -> uuid.UUID:
+        """The next one."""
+        self._drawn += 1
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}:{self._drawn}")

@@ -57,7 +57,7 @@ class Demo:
     def family(self) -> set[int]:
         return processes_marked(self.mark)
 
-    def end(self, seconds: float = 120) -> int:
+    def end(self, seconds: float = 150) -> int:
         """The exit code. Raises when it does not end in time."""
         return self.process.wait(seconds)
 
@@ -126,6 +126,12 @@ def test_the_whole_story(folder: Path, demos: list[Demo]) -> None:
     assert len(re.findall(r"^ +\S+\.pdf +failed +1 ", report, re.MULTILINE)) == 3
     for reason in ("needs a password", "is empty", "damaged or cut off"):
         assert reason in report
+    assert "which had carried end to end tests" in text and "inside open_pull_request" in text
+    assert re.search(r"worker lost +\d+ +worker \S+ died", text)
+    assert re.search(r"open_pull_request#1 +step done +1 +incident/execution-\d+", text)
+    assert "Which fixes were rejected, at which step, by whom, and why?" in text
+    assert re.search(r"apply fix#1 +demo-reviewer ", text)
+    assert "no recorded step ran again" in text
     demo.assert_nothing_left()
 
 
@@ -137,6 +143,8 @@ def test_serve_stays_until_it_is_told_to_end(folder: Path, demos: list[Demo]) ->
     demo.wait_for("Ctrl-C ends everything", 120)
     with urllib.request.urlopen(welcome[1], timeout=10) as answer:
         assert "lease-agreement.pdf" in answer.read().decode()
+    with urllib.request.urlopen(f"{welcome[1]}incidents/", timeout=10) as answer:
+        assert "deployment to production: failure" in answer.read().decode()
     with urllib.request.urlopen(f"{welcome[1]}static/documents/documents.css", timeout=10) as answer:
         assert answer.status == 200
     demo.process.send_signal(signal.SIGINT)

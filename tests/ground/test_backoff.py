@@ -38,7 +38,9 @@ def test_a_base_of_zero_means_at_once() -> None:
 
 
 @given(st.integers(1, 2_000), st.floats(0, 1), st.integers())
-def test_jitter_is_a_fraction_of_the_delay_in_either_direction(attempt: int, jitter: float, seed: int) -> None:
+def test_jitter_is_a_fraction_of_the_delay_in_either_direction(
+    attempt: int, jitter: float, seed: int
+) -> None:
     plain = Backoff(base=2, cap=600, jitter=0).delay(attempt)
 
     moved = Backoff(base=2, cap=600, jitter=jitter).delay(attempt, random.Random(seed))

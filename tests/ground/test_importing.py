@@ -66,7 +66,8 @@ def test_jobs_imported_by_their_app_while_django_still_loads(tmp_path: Path) -> 
     seen = run(
         CONFIGURED
         + "from pgjobs.queue.registry import registry; import shop\n"
-        + "print(registry.names(), shop.pack.job_type, registry.get('shop.pack').function is shop.pack.handler.function)",
+        + "same = registry.get('shop.pack').function is shop.pack.handler.function\n"
+        + "print(registry.names(), shop.pack.job_type, same)",
         tmp_path,
     )
 

@@ -59,7 +59,7 @@ def test_a_text_of_50_megabytes_is_cut_before_it_is_looked_at() -> None:
 
 @pytest.mark.django_db
 def test_postgres_takes_it_as_text_and_in_jsonb() -> None:
-    made = storable_text("".join(map(chr, range(0x0, 0x300))) + "\ud800\udc00\uffff😀", 10_000)
+    made = storable_text("".join(map(chr, range(0x300))) + "\ud800\udc00\uffff😀", 10_000)
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s::text, jsonb_build_object('message', %s::text) ->> 'message'", [made, made])

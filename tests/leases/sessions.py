@@ -50,7 +50,9 @@ class Paused:
         session.paused.append(self)
         self._ended = session.start(self._run, action)
         if not self._arrived.wait(30):
-            raise AssertionError(f"{session.name} did not come to its pause; it waits for {blockers(session.pid)}")
+            raise AssertionError(
+                f"{session.name} did not come to its pause; it waits for {blockers(session.pid)}"
+            )
         if self._ended.done():
             self._ended.result()
 

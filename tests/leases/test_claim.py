@@ -51,7 +51,9 @@ def test_order_is_priority_then_time_then_id(queues: list[str], limit: int) -> N
 def test_order_within_named_queues(limit: int) -> None:
     ordered_rows(["a", "b", "c"])
     expected = list(
-        Job.objects.filter(queue__in="ac").order_by("priority", "available_at", "id").values_list("pk", flat=True)
+        Job.objects.filter(queue__in="ac")
+        .order_by("priority", "available_at", "id")
+        .values_list("pk", flat=True)
     )
     got: list[int] = []
     while batch := claim_ids(limit, queues=["c", "a"]):

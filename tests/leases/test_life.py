@@ -33,7 +33,15 @@ from tests.leases.factories import PROBLEM, claim, end, lapse, make_due, pending
 
 MAX_ERRORS = 4
 OUTCOMES = st.sampled_from(
-    [Succeeded('"x"'), Failed(PROBLEM), Raised(PROBLEM, 0), Raised(PROBLEM, 0), Raised(PROBLEM, 60), Snoozed(0), Abandoned()]
+    [
+        Succeeded('"x"'),
+        Failed(PROBLEM),
+        Raised(PROBLEM, 0),
+        Raised(PROBLEM, 0),
+        Raised(PROBLEM, 60),
+        Snoozed(0),
+        Abandoned(),
+    ]
 )
 
 
@@ -241,7 +249,7 @@ def test_the_database_agrees_with_the_model(settings: Any) -> None:
 
 EFFORT = hypothesis_settings(
     max_examples=100,
-    stateful_step_count=30,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -26,7 +26,12 @@ from tests.leases.plans import Plan, explain, plan_of
 
 pytestmark = pytest.mark.django_db
 
-CLAIM, SUSPECT, RUNNING, PRIMARY = "pgjobs_job_claim", "pgjobs_job_suspect", "pgjobs_job_running", "pgjobs_job_pkey"
+CLAIM, SUSPECT, RUNNING, PRIMARY = (
+    "pgjobs_job_claim",
+    "pgjobs_job_suspect",
+    "pgjobs_job_running",
+    "pgjobs_job_pkey",
+)
 MOST = 60  # buffers of one claim's search
 
 DUE = """INSERT INTO pgjobs_job (job_type, payload)
@@ -66,7 +71,13 @@ def claim_plan(queues: list[str] | None = None, *, suspects: bool = False, limit
     sql = _claim_sql(Job, limit, suspects, bool(queues), _COLUMNS, "default")
     return explain(
         sql,
-        {"owner": "w", "token": str(uuid.uuid4()), "lease_seconds": 30, "kinds": [KIND], "queues": queues or []},
+        {
+            "owner": "w",
+            "token": str(uuid.uuid4()),
+            "lease_seconds": 30,
+            "kinds": [KIND],
+            "queues": queues or [],
+        },
     )
 
 

@@ -279,7 +279,6 @@ def test_two_people_retry_one_job(first: Session, second: Session) -> None:
     assert columns(job.lease.pk, "note", "max_attempts") == ("retried by one", 2)
 
 
-
 def awaited_and_keyed() -> list[ClaimedJob]:
     return [running(awaited=True), running(idempotency_key="k")]
 

@@ -36,7 +36,8 @@ def delay_of(pk: int) -> float:
     """Seconds that the row still has to wait."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT extract(epoch FROM available_at - clock_timestamp())::float8 FROM pgjobs_job WHERE id = %s", [pk]
+            "SELECT extract(epoch FROM available_at - clock_timestamp())::float8 FROM pgjobs_job WHERE id = %s",
+            [pk],
         )
         [[seconds]] = cursor.fetchall()
         return float(seconds)
@@ -107,7 +108,9 @@ def test_a_spent_crash_budget_ends_dead_with_the_evidence() -> None:
     row = whole_row(job.lease.pk)
     assert (row["status"], row["crash_count"]) == ("dead", 3)
     assert row["completed_at"] is not None and row["completed_by"] is None
-    assert row["note"].startswith("crash budget spent: worker worker-y died") and "crash 3 of 3" in row["note"]
+    assert (
+        row["note"].startswith("crash budget spent: worker worker-y died") and "crash 3 of 3" in row["note"]
+    )
     assert not reap() and claim(5) == [] and claim(5, suspects=True) == []
 
 
@@ -216,7 +219,11 @@ def test_the_signal_tells_which_rows() -> None:
         signals.rows_reaped.disconnect(listen)
 
     [facts] = told
-    assert (facts["label"], facts["requeued"], facts["exhausted"]) == ("job", [back.lease.pk], [dead.lease.pk])
+    assert (facts["label"], facts["requeued"], facts["exhausted"]) == (
+        "job",
+        [back.lease.pk],
+        [dead.lease.pk],
+    )
 
 
 @pytest.fixture

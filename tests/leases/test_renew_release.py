@@ -26,7 +26,9 @@ def test_renewal_moves_the_end_and_the_heartbeat_and_nothing_else() -> None:
 
     after = whole_row(job.lease.pk)
     assert after["heartbeat_at"] > before["heartbeat_at"]
-    assert abs(after["lease_expires_at"] - after["heartbeat_at"] - timedelta(seconds=500)) < timedelta(seconds=1)
+    assert abs(after["lease_expires_at"] - after["heartbeat_at"] - timedelta(seconds=500)) < timedelta(
+        seconds=1
+    )
     changed = {name for name in after if after[name] != before[name]}
     assert changed == {"heartbeat_at", "lease_expires_at"}
 

@@ -21,7 +21,9 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def heard(transactional_db: None) -> Iterator[Callable[[], list[str]]]:
     """Gives the payloads of the notifications since the last call. Needs no waiting: a mark is sent after them."""
-    params = {k: v for k, v in connection.get_connection_params().items() if k not in ("cursor_factory", "context")}
+    params = {
+        k: v for k, v in connection.get_connection_params().items() if k not in ("cursor_factory", "context")
+    }
     with psycopg.connect(**params, autocommit=True) as listener:
         listener.execute(f"LISTEN {CHANNEL}")
         listener.execute(f"LISTEN {END}")

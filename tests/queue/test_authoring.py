@@ -31,7 +31,12 @@ def test_without_and_with_brackets() -> None:
     assert (plain(1), bracketed(1)) == (2, 3)
     assert (plain.options.queue, plain.options.priority, plain.options.max_attempts) == ("default", 100, 5)
     options = configured.options
-    assert (options.queue, options.priority, options.max_attempts, options.max_crashes) == ("documents", 5, 9, 2)
+    assert (options.queue, options.priority, options.max_attempts, options.max_crashes) == (
+        "documents",
+        5,
+        9,
+        2,
+    )
 
 
 def test_calling_a_job_with_context_passes_the_context_as_given() -> None:
@@ -106,7 +111,10 @@ def test_a_name_declared_twice_is_refused_naming_both_places() -> None:
         @job(name="twice")
         def second() -> None: ...
 
-    for line in (first.handler.function.__code__.co_firstlineno, first.handler.function.__code__.co_firstlineno + 5):
+    for line in (
+        first.handler.function.__code__.co_firstlineno,
+        first.handler.function.__code__.co_firstlineno + 5,
+    ):
         assert f"{__file__}:{line}" in str(caught.value)
     assert "'twice' is declared twice" in str(caught.value) and "another name" in str(caught.value)
     assert registry.get("twice") is first.handler
@@ -132,6 +140,8 @@ def star(*args: int) -> None: ...
 def slash(a: int, /) -> None: ...
 def generator() -> Any:
     yield 1
+
+
 async def asynchronous_generator() -> Any:
     yield 1
 

@@ -29,14 +29,21 @@ def stored(pk: int) -> Any:
 
 
 def test_the_row_and_the_instance() -> None:
-    made = jobs.ok.using(queue="q", priority=7, max_attempts=2, max_crashes=1, idempotency_key="k").enqueue(value=5)
+    made = jobs.ok.using(queue="q", priority=7, max_attempts=2, max_crashes=1, idempotency_key="k").enqueue(
+        value=5
+    )
 
     row = Job.objects.get()
     assert made == row and made.pk == row.pk
     for name in [field.attname for field in Job._meta.concrete_fields]:
         assert getattr(made, name) == getattr(row, name), name
     assert (row.job_type, row.queue, row.priority, row.max_attempts) == ("jobsapp.ok", "q", 7, 2)
-    assert (row.max_crashes, row.idempotency_key, row.payload, row.status) == (1, "k", {"value": 5}, "pending")
+    assert (row.max_crashes, row.idempotency_key, row.payload, row.status) == (
+        1,
+        "k",
+        {"value": 5},
+        "pending",
+    )
 
 
 def test_the_instance_is_usable() -> None:
@@ -107,7 +114,9 @@ def test_the_size_of_a_payload_is_bounded(settings: Any) -> None:
     room = 100 - len(json.dumps({"value": ""}, separators=(",", ":")))
 
     assert stored(jobs.ok.enqueue("x" * room).pk) == {"value": "x" * room}
-    with pytest.raises(NotStorable, match=r"101 bytes of JSON are more than the limit of 100.*MAX_PAYLOAD_BYTES"):
+    with pytest.raises(
+        NotStorable, match=r"101 bytes of JSON are more than the limit of 100.*MAX_PAYLOAD_BYTES"
+    ):
         jobs.ok.enqueue("x" * (room + 1))
     assert Job.objects.count() == 1
 
@@ -206,7 +215,9 @@ def test_many_are_all_or_none_across_statements(heard: Callable[[], list[str]]) 
 
 
 def test_keys_of_many_are_made_from_the_arguments() -> None:
-    ids = jobs.ok.enqueue_many([{"value": n} for n in (1, 2)], idempotency_key=lambda payload: f"v{payload['value']}")
+    ids = jobs.ok.enqueue_many(
+        [{"value": n} for n in (1, 2)], idempotency_key=lambda payload: f"v{payload['value']}"
+    )
 
     assert [Job.objects.get(pk=pk).idempotency_key for pk in ids] == ["v1", "v2"]
 

@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
+from pgjobs.leases.reap import reap_lapsed
 from pgjobs.leases.release import release
 from pgjobs.queue.attempts import ClaimedJob, Ended
+from pgjobs.queue.control import cancel
 from pgjobs.queue.models import Job, JobResult
-from pgjobs.queue.outcomes import Abandoned, AlreadyExisted, Failed, Finished, Outcome, Problem, Raised, Snoozed, Succeeded
+from pgjobs.queue.outcomes import (
+    Abandoned,
+    AlreadyExisted,
+    Failed,
+    Finished,
+    Outcome,
+    Problem,
+    Raised,
+    Snoozed,
+    Succeeded,
+)
 from pgjobs.queue.settle import landed, settle, written
 from pgjobs.queue.states import JobStatus
 from tests.leases.factories import PROBLEM, claim, columns, end, lapse, make_due, running, whole_row
@@ -28,13 +40,19 @@ def waits(row: dict[str, Any], seconds: float) -> bool:
     return timedelta(0) <= late < timedelta(seconds=5)
 
 
-@pytest.mark.parametrize(("text", "result"), [('{"pages": 3}', {"pages": 3}), (None, None), ("null", None), ("0", 0)])
+@pytest.mark.parametrize(
+    ("text", "result"), [('{"pages": 3}', {"pages": 3}), (None, None), ("null", None), ("0", 0)]
+)
 def test_succeeded(text: str | None, result: Any) -> None:
     job = running(owner="worker-b")
     assert end(job, Succeeded(text)) == {job.lease.pk}
 
     row = whole_row(job.lease.pk)
-    assert is_free(row) and (row["status"], row["result"], row["completed_by"]) == ("succeeded", result, "worker-b")
+    assert is_free(row) and (row["status"], row["result"], row["completed_by"]) == (
+        "succeeded",
+        result,
+        "worker-b",
+    )
     assert row["completed_at"] >= row["started_at"]
     assert (row["attempt_count"], row["errors"], row["last_error"], row["note"]) == (1, [], "", "")
 
@@ -45,7 +63,11 @@ def test_success_keeps_the_history_of_earlier_attempts() -> None:
     [job] = claim(1)
     end(job, Succeeded("1"))
 
-    assert columns(job.lease.pk, "status", "attempt_count", "last_error") == ("succeeded", 2, "ValueError: no luck")
+    assert columns(job.lease.pk, "status", "attempt_count", "last_error") == (
+        "succeeded",
+        2,
+        "ValueError: no luck",
+    )
     assert len(columns(job.lease.pk, "errors")) == 1
 
 
@@ -75,14 +97,17 @@ def test_raised_with_attempts_left() -> None:
     assert (row["completed_at"], row["completed_by"], row["note"]) == (None, None, "")
     assert row["last_error"] == "ValueError: no luck"
     [entry] = row["errors"]
-    assert entry.items() >= {
-        "attempt": 1,
-        "kind": "error",
-        "type": "ValueError",
-        "message": "no luck",
-        "traceback": "Traceback …",
-        "worker": "worker-b",
-    }.items()
+    assert (
+        entry.items()
+        >= {
+            "attempt": 1,
+            "kind": "error",
+            "type": "ValueError",
+            "message": "no luck",
+            "traceback": "Traceback …",
+            "worker": "worker-b",
+        }.items()
+    )
     assert entry["at"].startswith(row["heartbeat_at"].strftime("%Y-%m-%dT"))
 
 
@@ -103,7 +128,9 @@ def test_the_last_attempt_ends_dead(max_attempts: int) -> None:
 @pytest.mark.parametrize(
     ("attempt", "crashes", "status"), [(2, 0, "pending"), (3, 0, "dead"), (3, 1, "pending"), (4, 1, "dead")]
 )
-def test_claims_that_ended_with_a_dead_worker_spend_no_attempt(attempt: int, crashes: int, status: str) -> None:
+def test_claims_that_ended_with_a_dead_worker_spend_no_attempt(
+    attempt: int, crashes: int, status: str
+) -> None:
     job = running(attempt_count=attempt - 1, crash_count=crashes, max_attempts=3)
     end(job, Raised(PROBLEM, 0))
 
@@ -221,8 +248,6 @@ def test_the_end_of_another_attempt_is_not_taken_for_ones_own() -> None:
 
 
 def test_a_reaped_attempt_has_not_landed() -> None:
-    from pgjobs.leases.reap import reap_lapsed
-
     job = running()
     lapse(job.lease.pk)
     reap_lapsed(Job, using="default")
@@ -240,15 +265,15 @@ def test_an_end_has_landed_even_when_the_next_attempt_has_begun() -> None:
 
 
 def test_cancelled_is_not_landed() -> None:
-    from pgjobs.queue.control import cancel
-
     job = running()
     cancel([job.lease.pk], actor="test")
 
     assert landed([ended(job, Succeeded())], using="default") == set()
 
 
-@pytest.mark.parametrize("history", [[], {"a": 1}, "text", [5], [{"attempt": "x", "worker": "worker-a"}]])
+@pytest.mark.parametrize(
+    "history", [[], {"a": 1}, "text", [5], [{"attempt": "x", "kind": "error", "worker": "worker-a"}]]
+)
 def test_asking_whether_it_landed_survives_an_edited_history(history: Any) -> None:
     job = running()
     end(job, Raised(PROBLEM, 60))

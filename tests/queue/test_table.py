@@ -28,7 +28,7 @@ def database_defaults() -> dict[str, tuple[bool, str | None]]:
     return {
         name: (required, default)
         for name, required, default in fetch(
-            "SELECT attname, attnotnull, COALESCE(pg_get_expr(adbin, adrelid), nullif(attidentity, ''))"
+            "SELECT attname, attnotnull, COALESCE(pg_get_expr(adbin, adrelid), nullif(attidentity::text, ''))"
             " FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
             " WHERE attrelid = 'pgjobs_job'::regclass AND attnum > 0 AND NOT attisdropped"
         )
@@ -52,7 +52,9 @@ def test_a_producer_in_another_language_needs_two_columns() -> None:
 
 
 def test_every_column_that_must_be_filled_has_a_default_in_the_database() -> None:
-    without = {name for name, (required, default) in database_defaults().items() if required and default is None}
+    without = {
+        name for name, (required, default) in database_defaults().items() if required and default is None
+    }
 
     assert without == {"job_type"}
 
@@ -75,7 +77,9 @@ def test_the_defaults_of_the_model_are_those_of_the_database() -> None:
 
 
 def test_the_statuses_of_the_constraint_are_the_statuses_of_the_code() -> None:
-    [[definition]] = fetch("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'pgjobs_job_status'")
+    [[definition]] = fetch(
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'pgjobs_job_status'"
+    )
     assert set(re.findall(r"'(\w+)'", definition)) == set(JobStatus.values)
 
 
@@ -96,7 +100,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("constraint", "columns"), BROKEN, ids=range(len(BROKEN)))
-def test_a_row_that_makes_no_sense_is_refused_by_the_database(constraint: str, columns: dict[str, Any]) -> None:
+def test_a_row_that_makes_no_sense_is_refused_by_the_database(
+    constraint: str, columns: dict[str, Any]
+) -> None:
     [pk] = pending()
 
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
@@ -141,7 +147,7 @@ def test_renewals_are_hot() -> None:
     [[hot, updates]] = fetch(
         "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relname = 'pgjobs_job'"
     )
-    assert 0 < updates and hot >= 5
+    assert updates > 0 and hot >= 5
 
 
 def test_storage_parameters() -> None:
@@ -152,4 +158,7 @@ def test_storage_parameters() -> None:
 
 def test_choices_of_the_model_are_the_statuses() -> None:
     field = Job._meta.get_field("status")
-    assert isinstance(field, models.CharField) and [value for value, _ in field.choices or []] == JobStatus.values
+    assert (
+        isinstance(field, models.CharField)
+        and [value for value, _ in field.choices or []] == JobStatus.values
+    )

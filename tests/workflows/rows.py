@@ -104,7 +104,7 @@ def refuse_changes_of(table: str, *ids: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             f"CREATE FUNCTION refuse_{table}() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $$ BEGIN RAISE EXCEPTION 'row %% of {table} is bad', OLD.id; END $$"
+            f" $$ BEGIN RAISE EXCEPTION 'row % of {table} is bad', OLD.id; END $$"
         )
         cursor.execute(
             f"CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON {table} FOR EACH ROW"

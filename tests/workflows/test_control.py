@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
-from pgjobs.exceptions import InvalidOption, LeaseLost, WorkflowError
+from pgjobs.exceptions import LeaseLost, WorkflowError
 from pgjobs.leases.fence import leave
 from pgjobs.leases.states import Lease
 from pgjobs.models import Execution, Job, Message
@@ -15,10 +15,10 @@ from pgjobs.queue import control as jobs
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.queue.outcomes import Problem
 from pgjobs.workflows import lifecycle
-from pgjobs.workflows.control import cancel, fork, pause, resume, retry
+from pgjobs.workflows.control import cancel, pause, resume, retry
 from pgjobs.workflows.messages import send
 from pgjobs.workflows.states import ExecutionStatus, sources
-from pgjobs.workflows.waits import children_ended, jobs_ended, lock_executions
+from pgjobs.workflows.waits import children_ended, lock_executions
 from tests.leases.sessions import Paused, sessions, transaction_open
 from tests.workflows.rows import approval, execution, gather, job, resolution, status, step, user, wait
 
@@ -155,92 +155,6 @@ def test_a_retry_forgets_the_end_and_keeps_the_history() -> None:
     assert (made.last_error, made.errors, made.steps.count()) == ("ValueError: no", [{"attempt": 1}], 1)
 
 
-# --- fork
-
-
-def test_a_fork_shares_the_history_before_the_call() -> None:
-    ann = user("ann")
-    made = execution("succeeded", key="k", version=3, queue="q", priority=7, input={"a": 1}, output=5)
-    step(made, 0, output={"cause": "disk"}, output_bytes=16, seconds=1.5, arguments_hash="abc")
-    asked = approval(
-        made, ordinal=1, approved=True, resolution={"approved": True}, resolved_at=made.created_at
-    )
-    step(made, 2)
-    send_late(made)
-
-    new = fork(made.pk, from_ordinal=2, actor=ann, reason="try again")
-
-    assert new.pk != made.pk and (new.status, new.key, new.parent_id, new.output) == (
-        "enqueued",
-        None,
-        None,
-        None,
-    )
-    assert (new.version, new.queue, new.priority, new.input) == (3, "q", 7, {"a": 1})
-    assert new.started_by == str(ann.pk)
-    assert new.note == f"forked from execution {made.pk} at call 2 by ann: try again"
-    ignored = ("id", "execution_id")
-    for rows in ("steps", "waits"):
-        ours, theirs = (
-            [
-                {k: v for k, v in row.items() if k not in ignored}
-                for row in getattr(e, rows).order_by("id").values()
-            ]
-            for e in (new, made)
-        )
-        assert ours == [row for row in theirs if row["ordinal"] < 2] != []
-    assert new.messages.count() == 0
-    made.refresh_from_db()
-    assert (made.status, made.key, made.steps.count(), asked.execution_id) == ("succeeded", "k", 2, made.pk)
-
-
-def send_late(made: Execution) -> None:
-    Message.objects.create(execution=made, name="paid")
-
-
-def test_a_fork_by_code_keeps_the_starter() -> None:
-    made = execution("failed", started_by="7")
-    assert fork(made.pk, from_ordinal=0, actor="the command line").started_by == "7"
-
-
-@pytest.mark.parametrize("ordinal", [-1, 3, True, "1", 1.0, None])
-def test_a_fork_beyond_the_history_is_refused(ordinal: Any) -> None:
-    made = execution("failed")
-    step(made, 0)
-    step(made, 1)
-    with pytest.raises(InvalidOption, match="from 0 to 2; its history ends there"):
-        fork(made.pk, from_ordinal=ordinal, actor="ann")
-    assert Execution.objects.count() == 1
-    assert fork(made.pk, from_ordinal=2, actor="ann").steps.count() == 2
-
-
-def test_a_fork_does_not_copy_what_is_still_waited_for() -> None:
-    made = execution()
-    step(made, 0)
-    approval(made, ordinal=1)
-    with pytest.raises(InvalidOption, match="from 0 to 1; it still waits there"):
-        fork(made.pk, from_ordinal=2, actor="ann")
-    assert fork(made.pk, from_ordinal=1, actor="ann").waits.count() == 0
-
-
-def test_a_gather_that_went_on_without_some_is_copied_whole_and_both_hear_of_the_rest() -> None:
-    made = execution()
-    late = job("succeeded")
-    members = gather(made, [job("succeeded").pk, late.pk], min_successful=1)
-    jobs_ended([members[0].target_id], "default")
-    step(made, 1)
-
-    new = fork(made.pk, from_ordinal=1, actor="ann")
-    assert sorted(w.resolved_at is None for w in new.waits.all()) == [False, True]
-    jobs_ended([late.pk], "default")
-    assert not new.waits.filter(resolved_at=None) and not made.waits.filter(resolved_at=None)
-
-
-def test_there_must_be_something_to_fork() -> None:
-    with pytest.raises(WorkflowError, match="no execution 4711"):
-        fork(4711, from_ordinal=0, actor="ann")
-
-
 # --- commands
 
 
@@ -287,18 +201,16 @@ def test_a_command_that_leaves_something_as_it_is_ends_with_an_error(
 
 
 @in_sessions
-def test_cancel_against_the_settlement_of_an_awaited_job() -> None:
+def test_cancel_does_not_wait_for_a_job_whose_end_waits_for_the_execution() -> None:
     made = execution()
-    work = job("running")
-    [member] = gather(made, [work.pk])
+    work, idle = job(), job()
+    members = gather(made, [work.pk, idle.pk])
     with sessions("settler", "canceller") as (one, two):
         settling = transaction_open(one, lambda: lock_job(work.pk))
-        # The canceller has the execution and must not wait for the job, whose settler wants the execution next.
         assert two.run(cancel, [made.pk], actor="ann")[0].done
         settling.finish()
-        one.run(settle_and_tell, work.pk)
-    assert status(made) == "cancelled" and resolution(member) == {"cancelled": True}
-    assert status(work) == "cancelled"
+    assert [resolution(member) for member in members] == [{"cancelled": True}] * 2
+    assert [status(work), status(idle)] == ["pending", "cancelled"]
 
 
 def lock_job(pk: int) -> None:

@@ -41,13 +41,16 @@ class Command(BaseCommand):
         add("--i-know", action="store_true", help="use a database that is not named pgjobs_lab...")
         add("--strategies", metavar="NAMES", help=f"some of {','.join(ALL)}")
         add("--workers", metavar="COUNTS", help="such as 1,2,4,8,16")
+        add("--activity-milliseconds", metavar="LENGTHS", help="of jobs in the look at open transactions")
         add("--screenshot", type=Path, metavar="PNG", help="a picture of the report, by a headless Chromium")
         for name in SIZES:
-            kind = type(getattr(Plan(), name))
+            kind = float if "seconds" in name else int
             add(f"--{name.replace('_', '-')}", type=kind, help=f"default {getattr(Plan(), name):g}")
 
     def handle(self, *args: Any, **options: Any) -> None:
         plan = _plan(options)
+        if options["screenshot"] is not None:
+            _require_browser()  # now, and not after a quarter of an hour
         self.stdout.write(
             f"This should take about {_duration(plan.seconds())}. Ctrl-C ends it and clears away."
         )
@@ -78,11 +81,20 @@ def _plan(options: dict[str, Any]) -> Plan:
     if options["strategies"]:
         given["strategies"] = _strategies(options["strategies"])
     if options["workers"]:
-        given["workers"] = _workers(options["workers"])
+        given["workers"] = _numbers("--workers", options["workers"])
         given["activity_workers"] = min(max(given["workers"]), plan.activity_workers)
+    if options["activity_milliseconds"]:
+        given["activity_milliseconds"] = _numbers("--activity-milliseconds", options["activity_milliseconds"])
     if "lease_seconds" in given:
         given["heartbeat_seconds"] = given["lease_seconds"] * 0.3
     return replace(plan, **given)
+
+
+def _require_browser() -> None:
+    try:
+        screenshot.browser()
+    except DemoError as error:
+        raise CommandError(str(error)) from error
 
 
 def _strategies(text: str) -> tuple[str, ...]:
@@ -92,14 +104,14 @@ def _strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-def _workers(text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
-        counts = tuple(sorted({int(part) for part in text.split(",")}))
+        numbers = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
-        counts = ()
-    if not counts or counts[0] < 1:
-        raise CommandError(f"--workers is {text!r}; give whole numbers above 0, such as 1,2,4,8,16.")
-    return counts
+        numbers = ()
+    if not numbers or numbers[0] < 1:
+        raise CommandError(f"{option} is {text!r}; give whole numbers above 0, such as 1,2,4.")
+    return numbers
 
 
 def _duration(seconds: float) -> str:

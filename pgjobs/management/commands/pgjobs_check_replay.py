@@ -1,0 +1,75 @@
+"""``manage.py pgjobs_check_replay``: may this code be deployed under the executions that are under way?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from pgjobs.workflows.registry import workflows
+from pgjobs.workflows.replay_check import PROBLEMS, Finding, check
+
+
+class Command(BaseCommand):
+    """Prints each finding, and ends with exit code 1 when there is one."""
+
+    help = (
+        "Replay every unfinished workflow execution against the present code, without side effects. Ends with exit "
+        "code 1 when one diverges, has no code here, or raises: run it before the workers get a new release."
+    )
+    requires_system_checks = ["pgjobs"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which executions, how long, and what to do with findings."""
+        add = parser.add_argument
+        add("--workflow", action="append", metavar="NAME", help="only this one; may be given again")
+        add("--limit", type=int, metavar="N", help="only the N oldest executions")
+        add("--seconds", type=float, default=5.0, help="most that one body may take (default 5)")
+        add(
+            "--allow",
+            action="append",
+            choices=PROBLEMS,
+            default=[],
+            metavar="PROBLEM",
+            help=f"report it, but do not fail for it; one of {', '.join(PROBLEMS)}; may be given again",
+        )
+        add("--json", action="store_true", help="print the whole report as one JSON object")
+
+    def handle(self, *, workflow: list[str] | None, limit: int | None, **options: Any) -> None:
+        """Check, report, and say by the exit code whether the code may go live."""
+        if limit is not None and limit < 1:
+            raise CommandError(f"--limit is {limit}; give 1 or more, or leave it out to check all.")
+        if not options["seconds"] > 0:
+            raise CommandError(f"--seconds is {options['seconds']:g}; give a positive number.")
+        as_json = options["json"]
+        report = check(
+            names=workflow,
+            limit=limit,
+            seconds=options["seconds"],
+            found=(lambda finding: None) if as_json else self._print,
+        )
+        misspelt = [name for name in workflow or [] if name not in workflows.names()]
+        if misspelt and not report.checked:
+            known = ", ".join(workflows.names()) or "none"
+            raise CommandError(
+                f"No workflow or unfinished execution is called {misspelt[0]!r}. Here: {known}."
+            )
+        counts = {problem: count for problem, count in report.counts().items() if count}
+        if as_json:
+            self.stdout.write(json.dumps(report.as_dict(), indent=2))
+        else:
+            told = ", ".join(f"{count} {problem}" for problem, count in counts.items()) or "nothing found"
+            self.stdout.write(f"Replayed {report.checked} unfinished executions: {told}.")
+        blocking = sum(counts.get(problem, 0) for problem in PROBLEMS if problem not in options["allow"])
+        if blocking:
+            raise CommandError(
+                f"{blocking} of {report.checked} executions cannot go on under this code. Change it, or end them."
+            )
+
+    def _print(self, finding: Finding) -> None:
+        at = f" at {finding.step!r}" if finding.step else ""
+        self.stdout.write(
+            f"execution {finding.execution} ({finding.workflow}, {finding.status}): "
+            f"{finding.problem}{at}: {finding.detail}"
+        )

@@ -1,0 +1,18 @@
+"""An engine in this process, or workers in their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.worker.conftest import gate, spawn  # noqa: F401 - fixtures of the workers' tests serve here too
+from tests.workflows.carrier import Carrier
+
+
+@pytest.fixture
+def carrier(transactional_db: None) -> Iterator[Carrier]:
+    """Transactional: the recorder has a connection of its own, which sees only what is committed."""
+    engine = Carrier()
+    try:
+        yield engine
+    finally:
+        engine.close()
