@@ -16,9 +16,12 @@ class PgJobsConfig(AppConfig):
         from pgjobs import checks  # noqa: F401 - registers itself
         from pgjobs.queue.awaited import subscribe
         from pgjobs.queue.registry import registry
+        from pgjobs.workflows.models import Execution
         from pgjobs.workflows.registry import workflows
+        from pgjobs.workflows.verbs import Verbs
         from pgjobs.workflows.waits import jobs_ended
 
+        Execution.verbs = Verbs()
         subscribe(jobs_ended)
         autodiscover_modules("jobs", "workflows")
         registry.resolve()

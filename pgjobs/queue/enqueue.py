@@ -117,8 +117,8 @@ def _insert(
 ) -> list[tuple[Any, ...]]:
     settings = get_settings()
     at, delay = _when(new.run_after)
-    due_now = at is None and delay <= 0
-    sql = _INSERT + (_NOTIFYING if notify and due_now and settings.notify else "")
+    # Also for future jobs: an idle worker then learns when to look again.
+    sql = _INSERT + (_NOTIFYING if notify and settings.notify else "")
     params = {
         "job_type": new.job_type,
         "queue": new.queue,

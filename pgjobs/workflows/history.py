@@ -108,7 +108,7 @@ class History:
         if left:
             first = left[0]
             self._diverged(
-                first.step_id,
+                first.group or first.step_id,
                 f"the history has it as call {first.ordinal}, the code returned without calling it",
             )
 

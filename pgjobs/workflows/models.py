@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
 from pgjobs.leases.states import LeaseRules
 from pgjobs.workflows.states import TERMINAL, ExecutionStatus, OnTimeout, StepKind, WaitKind
+from pgjobs.workflows.values import ExecutionVerbs
 
 _EMPTY_OBJECT = models.Value({}, models.JSONField())
 _EMPTY_LIST = models.Value([], models.JSONField())
@@ -56,6 +57,8 @@ class Execution(LeasedRow):
     subject_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - null is "none"
     subject = GenericForeignKey("subject_type", "subject_id")
 
+    verbs: ClassVar[ExecutionVerbs]
+    """What the methods below do. Set by the app when Django starts, since verbs stand above their tables."""
     input_differs: bool = False
     """On what ``start`` returned: the key was taken by an execution with another input."""
 
@@ -99,24 +102,18 @@ class Execution(LeasedRow):
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Send a signal in the caller's transaction: kept in the mailbox until a wait takes it, and taken once."""
-        from pgjobs.workflows.messages import send
-
-        send(self.pk, name, payload)
+        self.verbs.signal(self.pk, name, payload)
 
     def cancel(self, *, actor: Any, reason: str = "") -> bool:
         """Stop this execution and what it waits for; False when it had ended before."""
-        from pgjobs.workflows.control import cancel
-
-        return cancel([self.pk], actor=actor, reason=reason)[0].done
+        return self.verbs.cancel(self.pk, actor=actor, reason=reason)
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end and return the output.
 
         Raises :class:`ExecutionFailed` when it ended otherwise, TimeoutError when it did not end in time.
         """
-        from pgjobs.workflows.outcome import wait_for_result
-
-        return wait_for_result(self.pk, timeout)
+        return self.verbs.result(self.pk, timeout)
 
 
 class StepOutput(models.Model):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pgjobs import codec
 from pgjobs.exceptions import Diverged, DurableCallRefused
@@ -233,7 +234,7 @@ class Replay:
                 "it is called from another thread than the body's, so its place in the history is chance",
                 "Call it in the body; run work in parallel with ctx.gather.",
             )
-        if not self._dry and any(c.in_atomic_block for c in connections.all(initialized_only=True)):
+        if not self._dry and any(map(_in_transaction, connections.all(initialized_only=True))):
             raise DurableCallRefused(
                 label,
                 "it is called inside a transaction of your own, which could still be rolled back",
@@ -268,3 +269,7 @@ class Replay:
             )
         self._used.add(step_id)
         return step_id
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)

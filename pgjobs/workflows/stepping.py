@@ -12,7 +12,16 @@ from typing import Any
 from pgjobs import codec
 from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import Fail, InvalidOption, LeaseLost, NotStorable, Retry, Snooze, StepFailed
+from pgjobs.exceptions import (
+    Fail,
+    InvalidOption,
+    JobTimeout,
+    LeaseLost,
+    NotStorable,
+    Retry,
+    Snooze,
+    StepFailed,
+)
 from pgjobs.workflows.history import Record, hash_arguments
 from pgjobs.workflows.lifecycle import NewWait
 from pgjobs.workflows.replay import Replay
@@ -150,7 +159,8 @@ def _failed(
         message = codec.storable_text(str(error), limit)
     except Exception:
         message = "<its text cannot be rendered>"
-    kind = type(error).__qualname__
+    # What interrupts a step is a class of its own, which says nothing to people.
+    kind = (JobTimeout if isinstance(error, JobTimeout) else type(error)).__qualname__
     told = json.dumps({"type": kind, "message": message, "attempts": attempts})
     replay.keep_failure_later(
         replay.row(step_id, StepKind.STEP.value, ordinal, arguments_hash, None, error=told, attempts=attempts)

@@ -6,7 +6,7 @@ import datetime as dt
 import random
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +62,19 @@ class Draws:
         """The next one."""
         self._drawn += 1
         return uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}:{self._drawn}")
+
+
+class ExecutionVerbs(Protocol):
+    """What can be done to one execution through its model."""
+
+    def signal(self, pk: int, name: str, payload: Any) -> None:
+        """Send a signal."""
+        ...
+
+    def cancel(self, pk: int, *, actor: Any, reason: str) -> bool:
+        """Stop it; False when it had ended."""
+        ...
+
+    def result(self, pk: int, timeout: float | None) -> Any:
+        """Wait for the end and return the output."""
+        ...

@@ -55,6 +55,15 @@ def test_a_repeated_call_finds_its_branch() -> None:
     assert repository.branches() == ["fix"]
 
 
+def test_a_repeated_call_finds_its_branch_although_main_has_moved_on() -> None:
+    """As when the branch was merged before the killed step ran again: the patch applies no more."""
+    repository = Repository("example/shop")
+    _, patch = write_patch("slow", SEED)
+    first = repository.branch_with("fix", patch, "First")
+    git(repository, "update-ref", "refs/heads/main", first)
+    assert repository.branch_with("fix", patch, "First") == first
+
+
 def test_all_who_ask_at_once_get_one_branch() -> None:
     _, patch = write_patch("slow", SEED)
     repository = Repository("example/shop")
@@ -92,10 +101,11 @@ def test_a_surrounding_git_command_changes_nothing(tmp_path: Path, monkeypatch: 
     """As within a hook, where git tells its children which repository they are in."""
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "objects"))
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody")
     repository = Repository("example/shop")
     _, patch = write_patch("slow", SEED)
     commit = repository.branch_with("fix", patch, "Why")
     monkeypatch.undo()
     assert git(repository, "log", "-1", "--format=%an", commit).strip() == "Incident response"
-    assert not (tmp_path / "index").exists()
+    assert not (tmp_path / "index").exists() and not (tmp_path / "objects").exists()

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from pgjobs.admin import values
-from pgjobs.models import Backlog, DeadJob, Job, JobResult, RunningJob, Worker
+from pgjobs.models import Backlog, DeadJob, Execution, Job, JobResult, RunningJob, Wait, Worker
 from pgjobs.queue import stats
 from tests.faces.conftest import ClientOf
 from tests.faces.rows import make_job, make_worker
@@ -294,4 +294,6 @@ def test_every_page_of_the_app_is_in_the_index_of_the_site(client_of: ClientOf) 
         DeadJob,
         Backlog,
         Worker,
+        Execution,
+        Wait,
     }

@@ -262,11 +262,12 @@ def test_workers_are_told_when_the_transaction_commits(heard: Callable[[], list[
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nobody_is_woken_for_what_is_not_due(heard: Callable[[], list[str]]) -> None:
+def test_workers_are_told_of_later_jobs_too(heard: Callable[[], list[str]]) -> None:
+    """An idle worker has to learn when it must look again."""
     jobs.ok.using(run_after=dt.timedelta(hours=1)).enqueue()
-    jobs.ok.using(run_after=timezone.now() + dt.timedelta(hours=1)).enqueue_many([{}])
-
-    assert heard() == []
+    assert heard() == [""]
+    jobs.ok.using(run_after=timezone.now() + dt.timedelta(hours=1)).enqueue_many([{}, {}])
+    assert heard() == [""]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from pgjobs.exceptions import NotStorable
 from pgjobs.models import Wait
 from pgjobs.workflows.approvals import REJECTED, decide, may_decide, pending_for
 from pgjobs.workflows.control import cancel
 from pgjobs.workflows.sweep import seconds_until_due, sweep_due
+from pgjobs.workflows.waits import lock_executions
 from tests.leases.sessions import sessions, transaction_open
 from tests.support.waiting import wait_until
 from tests.workflows.rows import approval, execution, resolution, status, user, wait
@@ -304,6 +305,19 @@ def test_two_people_decide_at_once(ann: User, bob: User, first_approves: bool) -
     assert not late.done and "before, by ann" in late.message
     asked.refresh_from_db()
     assert (asked.approved, asked.decided_by, len(asked.votes)) == (first_approves, "ann", 1)
+
+
+@in_sessions
+def test_the_execution_is_locked_before_the_approval(ann: User) -> None:
+    asked = approval()
+    with sessions("holder", "ann") as (one, two):
+        holding = transaction_open(one, lambda: lock_executions([asked.execution_id], using="default"))
+        deciding = two.start(decide, asked.pk, approved=True, actor=ann)
+        two.wait_blocked()
+        with transaction.atomic():  # free for whoever has the execution
+            assert Wait.objects.select_for_update(nowait=True).get(pk=asked.pk) == asked
+        holding.finish()
+        assert deciding.result(30).done
 
 
 @in_sessions

@@ -304,6 +304,13 @@ def test_repairs_read_by_partial_indexes() -> None:
 # --- two sessions
 
 
+def test_what_was_resolved_between_the_look_and_the_lock_keeps_its_end() -> None:
+    made = wait(execution(), "signal", due_in=-1, resolved_at=Now(), resolution={"payload": 5})
+    waiters = {made.pk: made.execution_id}
+    assert sweep._time_out([made.pk], waiters=waiters, using="default") == 0
+    assert resolution(made) == {"payload": 5} and status(made.execution) == "waiting"
+
+
 @in_sessions
 def test_two_sweepers_share_the_work_and_never_wait_for_each_other() -> None:
     made = [wait(execution(), due_in=-n) for n in range(6, 0, -1)]

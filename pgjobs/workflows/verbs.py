@@ -1,0 +1,25 @@
+"""What the methods of an execution do: one line each, to the functions that everybody calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgjobs.workflows.control import cancel
+from pgjobs.workflows.messages import send
+from pgjobs.workflows.outcome import wait_for_result
+
+
+class Verbs:
+    """Implements :class:`pgjobs.workflows.values.ExecutionVerbs`."""
+
+    def signal(self, pk: int, name: str, payload: Any) -> None:
+        """Send a signal."""
+        send(pk, name, payload)
+
+    def cancel(self, pk: int, *, actor: Any, reason: str) -> bool:
+        """Stop it; False when it had ended."""
+        return cancel([pk], actor=actor, reason=reason)[0].done
+
+    def result(self, pk: int, timeout: float | None) -> Any:
+        """Wait for the end and return the output."""
+        return wait_for_result(pk, timeout)
