@@ -13,19 +13,28 @@ from pgjobs.leases.states import RUNNING, Lease
 LEASE_CLEARED = "lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL"
 """SET list of every move out of ``running``."""
 
+RUNNING_BY_KEY = f"COALESCE(leased.status, '') = '{RUNNING}'"
+"""``status = 'running'`` in words that do not lead the planner to the partial index on running rows.
+
+It expects one row there and would read them all, dead entries included, where the ids are at hand: measured
+with 800 running rows, 2.7 ms of a 5.3 ms settlement of 200.
+"""
+
 GIVEN = "unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS given(id, token)"
 """The leases a statement is about, as rows."""
 
 
-def held_rows(table: str, *, locking: str = "FOR UPDATE OF leased") -> str:
+def held_rows(table: str, *, locking: str = "FOR UPDATE") -> str:
     """SELECT of the ids in ``given`` that are still held under the given token, locked in id order.
 
+    Row by row through the primary key: a locking subquery is never turned into a join, so the plan does not
+    depend on what the planner believes of a table that changes faster than its statistics.
     Lock order: whoever locks several rows of a leased table waits in the order of id, or skips.
     """
     return (
-        f"SELECT leased.id FROM {table} AS leased JOIN given ON given.id = leased.id "  # noqa: S608
-        f"WHERE leased.status = '{RUNNING}' AND leased.lease_token = given.token "
-        f"ORDER BY leased.id {locking}"
+        f"SELECT held.id FROM (SELECT * FROM given ORDER BY id) AS asked CROSS JOIN LATERAL ("  # noqa: S608
+        f"SELECT leased.id FROM {table} AS leased WHERE leased.id = asked.id "
+        f"AND {RUNNING_BY_KEY} AND leased.lease_token = asked.token {locking}) AS held"
     )
 
 

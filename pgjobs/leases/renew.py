@@ -35,8 +35,8 @@ def renew(model: type[LeasedRow], leases: Sequence[Lease], *, lease_seconds: flo
     sql = _RENEW.format(
         given=GIVEN,
         table=table,
-        mine=held_rows(table, locking=""),
-        held=held_rows(table, locking="FOR UPDATE OF leased SKIP LOCKED"),
+        mine=held_rows(table, locking="OFFSET 0"),
+        held=held_rows(table, locking="FOR UPDATE SKIP LOCKED"),
     )
     params = {
         "ids": [lease.pk for lease in leases],

@@ -90,6 +90,7 @@ class WorkerProcess:
             self._sign_off()
             return 0
         for service in self._services():
+            service.on_broken = lambda: self._requests.put(_RECYCLE)
             service.start()
         signals.worker_started.send_robust(None, name=self._options.name, pid=os.getpid())
         sys.stdout.write(f"pgjobs: worker {self._options.name} ready (pid {os.getpid()})\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
+import psycopg
 from django.db import DatabaseError
 
 from pgjobs import connections
@@ -14,6 +16,13 @@ logger = logging.getLogger("pgjobs.worker")
 
 RECONNECT = Backoff(base=0.2, cap=10, jitter=0.3)
 """Waits between tries while the database is away: short at first, since most restarts take a second or two."""
+
+_PASSING = (DatabaseError, psycopg.Error, OSError)  # the world's doing, not the program's
+_BROKEN_AFTER = 8  # failures in a row; with the waits between them about half a minute
+
+
+def _nobody() -> None:
+    """Nobody listens."""
 
 
 class Service:
@@ -28,6 +37,8 @@ class Service:
     def __init__(self, using: str) -> None:
         self.using = using
         self.failures = 0
+        self.on_broken: Callable[[], None] = _nobody
+        """Told when ticks keep failing for another reason than the database: a fresh process may do better."""
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pgjobs-{self.name}", daemon=True)
@@ -80,6 +91,8 @@ class Service:
             connections.drop(self.using)
             self.failures += 1
             self._report(error)
+            if self.failures >= _BROKEN_AFTER and not isinstance(error, _PASSING):
+                self.on_broken()
             return RECONNECT.delay(self.failures)
         if self.failures:
             logger.warning("service=%s recovered after %s failures", self.name, self.failures)
@@ -90,7 +103,7 @@ class Service:
         # Once in full, then only at powers of two: an outage must not fill the log.
         if self.failures & (self.failures - 1):
             return
-        passing = isinstance(error, DatabaseError)
+        passing = isinstance(error, _PASSING)
         logger.log(
             logging.WARNING if passing else logging.ERROR,
             "service=%s failures=%s error=%s",

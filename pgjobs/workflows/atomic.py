@@ -37,8 +37,9 @@ class AtomicBlock:
         if begins_with_handler(frame):
             raise DurableCallRefused(
                 f"ctx.atomic({self._name!r})",
-                "its block begins with try or with, so a replay could not leave it out",
-                "Put the try around the block, or pass a function: ctx.atomic(name, function, ...).",
+                "its block begins with try, whose handlers a replay could not leave out",
+                "Put the try around the block or another line before it, or pass a function: "
+                "ctx.atomic(name, function, ...).",
             )
         self._place = step_id, ordinal = self._replay.enter("atomic", self._name, self._key)
         record = self._replay.find(step_id, _KIND, ordinal, "")

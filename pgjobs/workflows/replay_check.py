@@ -110,7 +110,7 @@ def check(
     using = get_settings().database
     ids = [pk for (pk,) in rows(using, _IDS, {"names": list(names) if names else None, "limit": limit})]
     report = Report()
-    stage = _Stage(seconds)
+    stage = _Stage(seconds, [alias for alias in connections if _reachable(alias)])
     try:
         for first in range(0, len(ids), _BATCH):
             for status, execution in _load(ids[first : first + _BATCH], using):
@@ -229,12 +229,15 @@ class _Trial:
         self.thread_id: int | None = None
         """The thread that runs the body's own code, while it does."""
 
-    def run(self, seconds: float) -> None:
-        """Raises :class:`Diverged`, or what the body raises before it comes to new work."""
+    def run(self, seconds: float, aliases: list[str]) -> None:
+        """Replay, with the body's writes to ``aliases`` rolled back.
+
+        Raises :class:`Diverged`, or what the body raises before it comes to new work.
+        """
         replay = Replay(self._execution, self._dry, dry=True)
         try:
             arguments = codec.loads(self._execution.input)
-            with _everything_rolled_back():
+            with _rolled_back(aliases):
                 self._run_body(replay, arguments, seconds)
             if not self._dry.stopped:
                 replay.ended()
@@ -279,8 +282,9 @@ class _Trial:
 class _Stage:
     """The thread that bodies run in. One that does not come back is left behind, and another takes its place."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, aliases: list[str]) -> None:
         self.seconds = seconds
+        self._aliases = aliases
         self._work: SimpleQueue[Callable[[], None] | None] | None = None
 
     def perform(self, trial: _Trial) -> None:
@@ -289,7 +293,7 @@ class _Stage:
         if self._work is None:
             self._work = SimpleQueue()
             threading.Thread(target=_act, args=(self._work,), name="pgjobs-replay", daemon=True).start()
-        self._work.put(lambda: _answer(answer, trial, self.seconds))
+        self._work.put(lambda: _answer(answer, trial, self.seconds, self._aliases))
         try:
             error = answer.exception(self.seconds)
         except TimeoutError:
@@ -320,9 +324,9 @@ def _act(queue: SimpleQueue[Callable[[], None] | None]) -> None:
         release_handler_connections()
 
 
-def _answer(answer: Future[None], trial: _Trial, seconds: float) -> None:
+def _answer(answer: Future[None], trial: _Trial, seconds: float, aliases: list[str]) -> None:
     try:
-        trial.run(seconds)
+        trial.run(seconds, aliases)
     except BaseException as error:
         release_handler_connections()
         answer.set_exception(error)
@@ -335,21 +339,22 @@ def _interrupt(trial: _Trial) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(trial.thread_id), ctypes.py_object(_Late))
 
 
+def _reachable(alias: str) -> bool:
+    """What cannot be reached cannot be written to, and must not cost each execution a try."""
+    try:
+        connections[alias].ensure_connection()
+    except (*OUTAGE, ImproperlyConfigured):
+        return False
+    return True
+
+
 @contextmanager
-def _everything_rolled_back() -> Iterator[None]:
+def _rolled_back(aliases: list[str]) -> Iterator[None]:
     with ExitStack() as stack:
-        for alias in connections:
-            try:
-                stack.enter_context(_rolled_back(alias))
-            except (*OUTAGE, ImproperlyConfigured):
-                continue  # what cannot be reached cannot be written to
-        yield
-
-
-@contextmanager
-def _rolled_back(alias: str) -> Iterator[None]:
-    with transaction.atomic(using=alias):
+        for alias in aliases:
+            stack.enter_context(transaction.atomic(using=alias))
         try:
             yield
         finally:
-            transaction.set_rollback(True, using=alias)
+            for alias in aliases:
+                transaction.set_rollback(True, using=alias)

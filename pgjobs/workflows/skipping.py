@@ -71,12 +71,13 @@ def _protection(code: CodeType, offset: int) -> tuple[int, int]:
 
 
 def begins_with_handler(frame: FrameType) -> bool:
-    """Whether the block that ``frame`` is entering begins with ``try`` or ``with``.
+    """Whether the block that ``frame`` is entering begins with ``try``.
 
     Such a block cannot be skipped: its own handlers would see the exception that skips it.
     """
     after = [i for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti]
-    binding, first = after[0], after[1]
+    # A NOP stands for the line of a try, outside of any protection.
+    binding, first = after[0], next(i for i in after[1:] if i.opname != "NOP")
     statement, own = _protection(frame.f_code, binding.offset), _protection(frame.f_code, first.offset)
     return own[0] >= statement[0] and own != statement
 

@@ -113,7 +113,7 @@ def poison(ctx: Any) -> None:
 
 @workflow(max_crashes=2)
 def rough_road(ctx: Any, folder: str, bumps: int) -> str:
-    """Kills its worker once in each of so many steps: more often in all than its budget, never twice without progress."""
+    """Kills its worker once in each step: more often in all than its budget, never twice without progress."""
     for n in range(bumps):
         ctx.step(
             lambda n=n: die() if once(folder, f"bump-{n}") else deed(ctx, f"bump[{n}]"), name="bump", key=n

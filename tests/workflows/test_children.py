@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from pgjobs.exceptions import ExecutionFailed, WaitTimeout
 from pgjobs.models import Execution, Wait
@@ -188,7 +189,6 @@ def test_the_end_of_a_child_locks_the_parent_before_the_child(carrier: Carrier) 
         ending = ender.start(finish, holding.lease, '"done"', using="default")
         ender.wait_blocked()
         free = Execution.objects.select_for_update(nowait=True).filter(pk=holding.lease.pk)
-        from django.db import transaction
 
         def lock_child() -> bool:
             with transaction.atomic():

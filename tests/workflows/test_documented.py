@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection, transaction
 from django.db.models import F
 
 from pgjobs.models import Execution, Job, StepOutput, Wait
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.claiming import claim_jobs
+from pgjobs.queue.outcomes import Finished
 from pgjobs.queue.registry import registry
 from pgjobs.queue.settle import settle
 from pgjobs.worker import clock
@@ -58,7 +60,8 @@ def run_jobs() -> int:
     ended: list[Ended] = []
 
     def settled(holding: Holding, end: Ended) -> None:
-        ended.append(end)
+        if not isinstance(end.outcome, Finished):  # ctx.finish() has settled that one
+            ended.append(end)
 
     executor = Executor(
         using="default",
@@ -235,5 +238,44 @@ def steps_of(execution: Execution) -> list[str]:
     )
 
 
-def test_nothing_is_left_running(guide: Any) -> None:
-    assert not Job.objects.exists()
+@pytest.mark.parametrize("name", sorted(path.name for path in DOCS.glob("*.md")))
+def test_sql_in_documents_runs(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    for statement in re.findall(r"^```sql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+def test_the_question_about_rejected_fixes_is_answered(guide: Any, carrier: Carrier) -> None:
+    started = carrier.run(guide.approvals.start(amount=5))
+    guide.answer(user("ann", "auth.change_user"), False, "too much")
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    [sql] = [
+        part for part in re.findall(r"^```sql\n(.*?)^```$", text, re.M | re.S) if "approved IS FALSE" in part
+    ]
+
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        [row] = cursor.fetchall()
+
+    assert row[:5] == (started.pk, "guide.approvals", None, "refund the order#1", "refund the order")
+    assert row[6:8] == ("ann", "too much")
+
+
+def test_the_quickstart(monkeypatch: pytest.MonkeyPatch, carrier: Carrier) -> None:
+    module = page("quickstart.md", monkeypatch)
+    one, [two], keyed = module.uploaded(7), module.many([8]), module.later(9)
+    broken = module.extract.enqueue(document_id=1, pages=0)
+    slow = module.extract.enqueue(document_id=1, pages=101)
+    stored = module.store.enqueue(title="abc")
+
+    while run_jobs():
+        pass
+
+    status = dict(Job.objects.values_list("pk", "status"))
+    assert [status[pk] for pk in (one.pk, two, stored.pk)] == ["succeeded"] * 3
+    assert (status[broken.pk], status[slow.pk], status[keyed.pk]) == ("failed", "pending", "pending")
+    assert (keyed.priority, keyed.idempotency_key) == (10, "extract:9")
+    assert Group.objects.get().name == "ABC"
+    assert Job.objects.filter(payload={"document_id": 3}, status="succeeded").exists()
+    Group.objects.all().delete()

@@ -1,0 +1,436 @@
+"""Atomic steps: effects and checkpoint are one commit; a replay leaves the block out, however it is written."""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import close_old_connections, connection, transaction
+
+from pgjobs.leases.reap import reap_lapsed
+from pgjobs.models import Execution, StepOutput
+from tests.jobsapp import workflows as flows
+from tests.jobsapp.models import Effect
+from tests.leases.sessions import sessions
+from tests.support.waiting import wait_until
+from tests.worker.conftest import Spawn
+from tests.workflows.carrier import Carrier, lapse, recorded
+from tests.workflows.rows import status
+
+
+def deed(key: str) -> None:
+    Effect.objects.create(key=key, pid=0)
+
+
+def deeds() -> list[str]:
+    return list(Effect.objects.values_list("key", flat=True))
+
+
+# Each body runs its blocks once. What it returns must be the same when all blocks are left out.
+
+
+def named(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        deed("a")
+        a.output = {"n": 1}
+    return a.output
+
+
+def unnamed(ctx: Any) -> Any:
+    with ctx.atomic("a"):
+        deed("a")
+    return ctx.step(lambda: 1, name="next")
+
+
+def one_line(ctx: Any) -> Any:
+    with ctx.atomic("a") as a: deed("a"); a.output = 2  # noqa: E701, E702  # fmt: skip
+    return a.output
+
+
+def one_line_unnamed(ctx: Any) -> Any:
+    with ctx.atomic("a"): deed("a")  # noqa: E701  # fmt: skip
+    return 3
+
+
+def last_in_its_function(ctx: Any) -> Any:
+    with ctx.atomic("a"):
+        deed("a")
+
+
+def empty(ctx: Any) -> Any:
+    with ctx.atomic("a"):
+        pass
+    with ctx.atomic("b") as b:
+        pass
+    return b.output
+
+
+def in_a_loop(ctx: Any) -> Any:
+    got = []
+    for n in range(3):
+        with ctx.atomic("a", key=str(n)) as a:
+            deed(f"a{n}")
+            a.output = n
+        got.append(a.output)
+    return got
+
+
+def branching(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        if ctx.key is None:
+            deed("a")
+        else:
+            deed("other")
+        for n in range(3):
+            a.output = n
+    return a.output
+
+
+def with_handlers_inside(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        deed("a")
+        try:
+            with transaction.atomic():
+                deed("undone")
+                raise KeyError
+        except BaseException as error:
+            a.output = type(error).__name__
+        finally:
+            deed("finally")
+    return a.output
+
+
+def inside_try(ctx: Any) -> Any:
+    try:
+        with ctx.atomic("a") as a:
+            deed("a")
+            a.output = 1
+    except BaseException as error:
+        return f"saw {error!r}"
+    finally:
+        ctx.step(lambda: 1, name="after")
+    return a.output
+
+
+def inside_with(ctx: Any) -> Any:
+    with pytest.raises(ZeroDivisionError):
+        with ctx.atomic("a") as a:
+            deed("a")
+            a.output = 5
+        1 / 0  # noqa: B018
+    return a.output
+
+
+def closure(ctx: Any) -> Any:
+    def inner() -> Any:
+        nonlocal held
+        with ctx.atomic("a") as held:
+            deed("a")
+            held.output = 7
+        return held
+
+    held: Any = None
+    return inner().output + held.output
+
+
+def helper(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        deed("a")
+        a.output = 1
+    return a.output
+
+
+def in_a_helper(ctx: Any) -> Any:
+    return [helper(ctx), ctx.atomic("called", lambda x: deed("called") or x, 4), helper(ctx)]
+
+
+def two_in_a_row(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        deed("a")
+        a.output = 1
+    with ctx.atomic("b") as b:
+        deed("b")
+        b.output = a.output + 1
+    deed_count = ctx.step(lambda: 1, name="c")
+    return [a.output, b.output, deed_count]
+
+
+def to_an_attribute(ctx: Any) -> Any:
+    class Box:
+        step: Any = None
+
+    box = Box()
+    with ctx.atomic("a") as box.step:
+        deed("a")
+        box.step.output = 3
+    return 3
+
+
+def wrapped_lines(ctx: Any) -> Any:
+    with ctx.atomic(
+        "a",
+        key="k",
+    ) as a:
+        deed(
+            "a",
+        )
+        a.output = [
+            1,
+            2,
+        ]
+    return a.output
+
+
+def begins_with_try(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        try:
+            deed("a")
+        except BaseException as error:
+            return f"saw {error!r}"
+        finally:
+            deed("finally")
+            a.output = 1
+    return a.output
+
+
+def begins_with_try_unnamed(ctx: Any) -> Any:
+    with ctx.atomic("a"):
+        try:
+            deed("a")
+        except BaseException as error:
+            return f"saw {error!r}"
+    return 1
+
+
+def begins_with_with(ctx: Any) -> Any:
+    with ctx.atomic("a"):
+        with suppress(BaseException):
+            deed("a")
+        deed("b")
+    return 2
+
+
+def several_in_one_with(ctx: Any) -> Any:
+    with ctx.atomic("a") as a, suppress(BaseException):
+        deed("a")
+        a.output = 3
+    return a.output
+
+
+def second_of_several(ctx: Any) -> Any:
+    with suppress(BaseException), ctx.atomic("a") as a:
+        deed("a")
+        a.output = 4
+    return a.output
+
+
+def begins_with_a_loop(ctx: Any) -> Any:
+    with ctx.atomic("a") as a:
+        while True:
+            deed("a")
+            a.output = 5
+            break
+    return a.output
+
+
+BODIES: list[Callable[[Any], Any]] = [
+    named,
+    unnamed,
+    one_line,
+    one_line_unnamed,
+    last_in_its_function,
+    empty,
+    in_a_loop,
+    branching,
+    with_handlers_inside,
+    inside_try,
+    inside_with,
+    closure,
+    in_a_helper,
+    two_in_a_row,
+    to_an_attribute,
+    wrapped_lines,
+    begins_with_with,
+    several_in_one_with,
+    second_of_several,
+    begins_with_a_loop,
+]
+
+
+def replayed(carrier: Carrier, body: Callable[[Any], Any]) -> tuple[Any, Any, list[str], list[str]]:
+    """Output and deeds of the first run, and of two replays."""
+    execution = carrier.run(carrier.flow(body).start())
+    assert execution.status == "succeeded", execution.last_error
+    first, done = execution.output, deeds()
+    carrier.replay(execution)
+    assert carrier.replay(execution).status == "succeeded", execution.last_error + execution.pause_reason
+    return first, execution.output, done, deeds()
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_a_replay_leaves_the_block_out(carrier: Carrier, body: Callable[[Any], Any]) -> None:
+    first, again, done, done_again = replayed(carrier, body)
+
+    assert again == first
+    assert done_again == done and "undone" not in done
+    assert len(done) == len(set(done)) or body is in_a_helper
+
+
+@pytest.mark.parametrize(
+    "body", [named, one_line, in_a_loop, inside_try, closure], ids=lambda body: body.__name__
+)
+def test_the_same_under_a_tracer(carrier: Carrier, body: Callable[[Any], Any]) -> None:
+    """Coverage and debuggers trace too: they see the lines, keep their function, and change nothing."""
+    lines: set[int] = set()
+    kept: list[bool] = []
+
+    def tracer(frame: Any, event: str, argument: Any) -> Any:
+        if frame.f_code is body.__code__:
+            lines.add(frame.f_lineno)
+            return tracer
+        return None
+
+    def traced(ctx: Any) -> Any:
+        sys.settrace(tracer)
+        try:
+            return body(ctx)
+        finally:
+            kept.append(sys.gettrace() is tracer)
+            sys.settrace(None)
+
+    first, again, done, done_again = replayed(carrier, traced)
+
+    assert again == first and done_again == done
+    assert kept == [True] * 3 and lines
+
+
+def test_the_block_and_its_checkpoint_are_one_commit(carrier: Carrier) -> None:
+    def body(ctx: Any) -> Any:
+        with ctx.atomic("a") as a:
+            deed("a")
+            a.output = "x"
+            raise ValueError("no luck")
+
+    execution = carrier.run(carrier.flow(body).start())
+
+    assert execution.status == "failed" and execution.last_error == "ValueError: no luck"
+    assert (deeds(), recorded(execution)) == ([], [])
+
+
+def test_an_error_in_a_called_function_rolls_both_back(carrier: Carrier) -> None:
+    def work() -> None:
+        deed("a")
+        raise ValueError("no luck")
+
+    def body(ctx: Any) -> str:
+        try:
+            ctx.atomic("a", work)
+        except ValueError as error:
+            ctx.atomic("instead", deed, "instead")
+            return str(error)
+        return "went on"
+
+    execution = carrier.run(carrier.flow(body).start())
+
+    assert (execution.output, deeds(), recorded(execution)) == ("no luck", ["instead"], ["instead#1"])
+
+
+def test_an_unstorable_output_rolls_both_back(carrier: Carrier) -> None:
+    def body(ctx: Any) -> None:
+        with ctx.atomic("a") as a:
+            deed("a")
+            a.output = object()
+
+    execution = carrier.run(carrier.flow(body).start())
+
+    assert "output of a#1" in execution.last_error and (deeds(), recorded(execution)) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["close", "commit", "rollback"])
+def test_a_block_that_loses_its_transaction_is_told_so(carrier: Carrier, how: str) -> None:
+    """Django leaves such a block in silence; then there would be no checkpoint, or no effect."""
+
+    def body(ctx: Any) -> None:
+        with ctx.atomic("a"):
+            deed("a")
+            if how == "close":
+                connection.close()
+                close_old_connections()
+            else:
+                with connection.cursor() as cursor:
+                    cursor.execute(how.upper())
+
+    execution = carrier.run(carrier.flow(body).start())
+
+    assert execution.status == "failed"
+    assert "CommitLost" in execution.last_error and "ctx.atomic()" in execution.last_error
+    assert recorded(execution) == []
+
+
+def test_a_block_of_somebody_who_lost_the_lease_does_nothing(carrier: Carrier) -> None:
+    ran: list[str] = []
+
+    def body(ctx: Any) -> None:
+        Execution.objects.filter(pk=ctx.execution_id).update(
+            status="enqueued", lease_owner=None, lease_token=None, lease_expires_at=None
+        )
+        with ctx.atomic("a"):
+            ran.append("block")
+        ran.append("after")
+
+    started = carrier.flow(body).start()
+    holding = carrier.claim()
+    assert holding is not None
+    carrier.start(holding).finish()
+
+    assert ran == [] and holding.lost and status(started) == "enqueued" and carrier.holdings.all() == []
+
+
+def test_nobody_takes_the_lease_while_the_block_runs(carrier: Carrier) -> None:
+    reaped: list[int] = []
+
+    def body(ctx: Any) -> None:
+        lapse(started)
+        with ctx.atomic("a"):
+            deed("a")
+            with sessions("reaper") as [reaper]:
+                reaped.append(len(reaper.run(reap_lapsed, Execution, using="default")))
+
+    started = carrier.flow(body).start()
+    execution = carrier.run(started)
+
+    assert execution.status == "succeeded" and reaped == [0] and deeds() == ["a"]
+
+
+@pytest.mark.parametrize("body", [begins_with_try, begins_with_try_unnamed], ids=["named", "unnamed"])
+def test_a_block_that_could_not_be_left_out_is_refused_in_the_first_run(
+    carrier: Carrier, body: Callable[[Any], Any]
+) -> None:
+    execution = carrier.run(carrier.flow(body).start())
+
+    assert "begins with try" in execution.last_error and "pass a function" in execution.last_error
+    assert (deeds(), recorded(execution)) == ([], [])
+
+
+def test_recorded_as_what_it_is(carrier: Carrier) -> None:
+    carrier.run(carrier.flow(two_in_a_row).start())
+
+    assert list(StepOutput.objects.order_by("ordinal").values_list("step_id", "kind")) == [
+        ("a#1", "atomic"),
+        ("b#1", "atomic"),
+        ("c#1", "step"),
+    ]
+
+
+@pytest.mark.workers
+def test_lands_once_under_kills_inside_and_outside_the_block(spawn: Spawn, tmp_path: Path) -> None:
+    started = flows.in_a_block.start(folder=str(tmp_path))
+    spawn(concurrency=1)
+
+    wait_until(lambda: status(started) == "succeeded", 60, "the end")
+    keys = list(Effect.objects.values_list("key", flat=True))
+    assert keys == [f"{started.pk}:block", f"{started.pk}:called"]
+    started.refresh_from_db()
+    assert started.output == 1 and [error["kind"] for error in started.errors] == ["lost"] * 3
