@@ -10,10 +10,13 @@ import os
 import random
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+Result = TypeVar("Result")
 
 OUTAGE = (OperationalError, InterfaceError)
 """What Django raises when the server or the connection is gone (and for a few passing faults)."""
@@ -23,20 +26,28 @@ _TRIES = 8
 
 
 def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement and return what it returns.
+    """Run one statement and return what it returns. A statement of its own is :func:`retrying`."""
 
-    A statement of its own (outside any transaction) that meets a deadlock or a serialization failure is tried
-    again: databases whose default isolation is stricter than READ COMMITTED raise those for SKIP LOCKED too.
+    def run() -> list[tuple[Any, ...]]:
+        with connections[using].cursor() as cursor:
+            cursor.execute(sql, params)
+            return cursor.fetchall() if cursor.description else []
+
+    return retrying(using, run)
+
+
+def retrying(using: str, work: Callable[[], Result]) -> Result:
+    """Do ``work``, a statement or transaction of its own, again when it met a deadlock or a serialization failure.
+
+    Databases whose default isolation is stricter than READ COMMITTED raise those for SKIP LOCKED too. Inside a
+    transaction of the caller's it is not repeated: that transaction is spoilt.
     """
-    connection = connections[using]
     for tried in range(_TRIES):
         try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql, params)
-                return cursor.fetchall() if cursor.description else []
+            return work()
         except DatabaseError as error:
             last = tried == _TRIES - 1
-            if last or connection.in_atomic_block or sqlstate(error) not in _TRANSIENT:
+            if last or connections[using].in_atomic_block or sqlstate(error) not in _TRANSIENT:
                 raise
         # Rivals that collided would collide again if they came back in step.
         time.sleep(random.uniform(0, 0.01 * 2**tried))
@@ -65,7 +76,7 @@ def drop(using: str) -> None:
     connection = connections[using]
     try:
         connection.close()
-    except DatabaseError:
+    except (DatabaseError, InterfaceError):
         connection.connection = None
 
 

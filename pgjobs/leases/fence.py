@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+from django.db import connections, transaction
 from django.db.models.expressions import RawSQL
 
+from pgjobs.backoff import Backoff
+from pgjobs.connections import OUTAGE, drop
 from pgjobs.exceptions import LeaseLost
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING, Lease
+
+_RECONNECT = Backoff(base=0.2, cap=2, jitter=0.3)
 
 LEASE_CLEARED = "lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL"
 """SET list of every move out of ``running``."""
@@ -59,6 +67,38 @@ def hold(model: type[LeasedRow], lease: Lease, *, using: str) -> None:
     rows = model._base_manager.using(using).select_for_update()
     if not rows.filter(pk=lease.pk, status=RUNNING, lease_token=lease.token).values_list("pk").first():
         raise LeaseLost(lease.label, lease.pk)
+
+
+def hold_in(
+    opened: ExitStack,
+    model: type[LeasedRow],
+    lease: Lease,
+    *,
+    using: str,
+    keep_trying: Callable[[], bool] = lambda: False,
+) -> None:
+    """Open a transaction on this thread's connection, to be ended by ``opened``, and :func:`hold` the row in it.
+
+    Nothing has been done in it yet: so when an outage has ended the connection while its owner computed, a new one
+    is taken, and an outage that lasts is waited out for as long as ``keep_trying`` says.
+    """
+    failures = 0
+    while True:
+        stale = connections[using].connection is not None
+        try:
+            with ExitStack() as trial:
+                trial.enter_context(transaction.atomic(using=using, durable=True))
+                hold(model, lease, using=using)
+                opened.push(trial.pop_all())
+                return
+        except OUTAGE:
+            drop(using)
+            if stale:
+                continue
+            if not keep_trying():
+                raise
+            failures += 1
+            threading.Event().wait(_RECONNECT.delay(failures))
 
 
 def leave(model: type[LeasedRow], lease: Lease, *, to: str, using: str, **columns: Any) -> None:

@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 
 from pgjobs import signals
 from pgjobs.conf import get_settings
-from pgjobs.connections import OUTAGE, rows
+from pgjobs.connections import OUTAGE, retrying, rows
 from pgjobs.leases.fence import LEASE_CLEARED, error_appended
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING
@@ -109,7 +109,7 @@ def _reap(
 ) -> Reaped:
     """One batch: in one transaction, or row by row when one of its rows cannot be moved."""
     try:
-        reaped = _reap_batch(model, which, params, using, on_exhausted)
+        reaped = retrying(using, lambda: _reap_batch(model, which, params, using, on_exhausted))
     except OUTAGE:
         raise
     except DatabaseError:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from pgjobs.connections import still_in_transaction
 from pgjobs.exceptions import AlreadyProduced, CommitLost, PgJobsError
-from pgjobs.leases.fence import as_json, hold, leave
+from pgjobs.leases.fence import as_json, hold_in, leave
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.queue.awaited import announce
 from pgjobs.queue.models import Job
@@ -19,12 +19,15 @@ from pgjobs.queue.states import JobStatus
 
 
 @contextmanager
-def finishing(job: ClaimedJob, result: str | None, *, using: str) -> Iterator[None]:
+def finishing(
+    job: ClaimedJob, result: str | None, *, using: str, keep_trying: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """A transaction on the handler's connection that ends with the job succeeded.
 
     The row is locked under its lease before the block runs, so a holder that lost it does no work here, and
-    nobody can take the lease while the block runs. Raises :class:`LeaseLost`; :class:`AlreadyProduced` instead
-    of running the block when the key has a result; :class:`CommitLost` when the commit did not happen.
+    nobody can take the lease while the block runs. An outage before the block is waited out for as long as
+    ``keep_trying`` says. Raises :class:`LeaseLost`; :class:`AlreadyProduced` instead of running the block when
+    the key has a result; :class:`CommitLost` when the commit did not happen.
     """
     connection = connections[using]
     if connection.in_atomic_block or not connection.get_autocommit():
@@ -33,8 +36,8 @@ def finishing(job: ClaimedJob, result: str | None, *, using: str) -> Iterator[No
             f"Leave your atomic() block (and turn autocommit on) first, or put the writes inside ctx.finish()."
         )
     committed: list[bool] = []
-    with transaction.atomic(using=using, durable=True):
-        hold(Job, job.lease, using=using)
+    with ExitStack() as opened:
+        hold_in(opened, Job, job.lease, using=using, keep_trying=keep_trying)
         session = connection.connection
         if job.idempotency_key and not produce(
             job.lease.owner, [(job.idempotency_key, job.lease.pk, result)], using=using

@@ -10,7 +10,7 @@ from typing import assert_never
 from django.db import transaction
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows
+from pgjobs.connections import retrying, rows
 from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
@@ -106,8 +106,7 @@ def settle(ended: Sequence[Ended], *, using: str) -> set[int]:
     plain = [(e.job, written(e)) for e in ended if e.job.lease.pk not in chosen]
     moved = _write(plain, using=using) if plain else set()
     if special:
-        with transaction.atomic(using=using):
-            moved |= _settle_special(special, using=using)
+        moved |= retrying(using, lambda: _settle_special(special, using=using))
     return moved
 
 
@@ -162,18 +161,21 @@ def _has_key(ended: Ended) -> bool:
 
 def _settle_special(special: list[Ended], *, using: str) -> set[int]:
     """Jobs whose end is more than their own row: a result under a key, or somebody who waits for it."""
-    held = {pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in special]))}  # at once: in id order
-    keyed = [e for e in special if _has_key(e) and e.job.lease.pk in held]
-    moved = _settle_keyed(keyed, using=using) if keyed else set()
-    others = [(e.job, written(e)) for e in special if not _has_key(e)]
-    if others:
-        moved |= _write(others, using=using)
-    ended = [
-        e.job.lease.pk
-        for e in special
-        if e.job.awaited and e.job.lease.pk in moved and written(e).status is not JobStatus.PENDING
-    ]
-    announce(sorted(ended), using)
+    with transaction.atomic(using=using):
+        held = {
+            pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in special]))
+        }  # at once: in id order
+        keyed = [e for e in special if _has_key(e) and e.job.lease.pk in held]
+        moved = _settle_keyed(keyed, using=using) if keyed else set()
+        others = [(e.job, written(e)) for e in special if not _has_key(e)]
+        if others:
+            moved |= _write(others, using=using)
+        ended = [
+            e.job.lease.pk
+            for e in special
+            if e.job.awaited and e.job.lease.pk in moved and written(e).status is not JobStatus.PENDING
+        ]
+        announce(sorted(ended), using)
     return moved
 
 

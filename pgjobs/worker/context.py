@@ -74,14 +74,22 @@ class JobContext:
         if self.finished:
             raise PgJobsError(f"job {self.job_id}: ctx.finish() was used twice; one attempt ends once.")
         text = None if result is None else encode_result(result)
-        with finishing(self._holding.job, text, using=self._using):
-            yield
+        holding = self._holding
+        holding.finishing = True
+        try:
+            with finishing(holding.job, text, using=self._using, keep_trying=lambda: holding.surely_held):
+                yield
+        except BaseException:
+            holding.finishing = False
+            raise
         self.finished = True
 
     def _check(self) -> None:
         if self._holding.timed_out:
             job = self._holding
             raise JobTimeout(self.job_id, (job.deadline or job.started_at) - job.started_at)
+        if self.finished:
+            return
         if self._holding.lost:
             raise LeaseLost("job", self.job_id)
         # A process that was stopped or starved cannot know by itself whether it is still the holder.

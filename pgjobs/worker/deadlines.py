@@ -51,13 +51,13 @@ def _interrupt(holding: Holding, deadline: float) -> None:
         holding.timed_out = True
         # Async handlers are bounded by asyncio.timeout in the executor.
         if holding.task is None and (thread_id := holding.thread_id) is not None:
-            logger.warning("%s=%s ran past its timeout; interrupting it", *holding.place)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(_Late))
+    logger.warning("%s=%s ran past its timeout and was interrupted", *holding.place)
 
 
 @contextmanager
 def bounded(holding: Holding, seconds: float | None) -> Iterator[None]:
-    """Bound a part of what this thread does. Raises :class:`JobTimeout` in the block."""
+    """Bound a part of what this thread does. Raises :class:`JobTimeout` in the block, and never beyond it."""
     if seconds is None:
         yield
         return
@@ -65,10 +65,21 @@ def bounded(holding: Holding, seconds: float | None) -> Iterator[None]:
     holding.deadline = clock.now() + seconds
     try:
         yield
+    except _Late as late:
+        raise JobTimeout(holding.lease.pk, seconds).with_traceback(late.__traceback__) from None
     finally:
-        with _interrupting:
-            holding.deadline = None
-            if holding.timed_out:
-                # If the exception has not arrived yet, it must not arrive in what comes next.
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
-                holding.timed_out = False
+        _unbound(holding)
+
+
+def _unbound(holding: Holding) -> None:
+    while True:
+        try:
+            with _interrupting:
+                holding.deadline = holding.thread_id = None
+                if holding.timed_out:
+                    # If the exception has not arrived yet, it must not arrive in what comes next.
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+                    holding.timed_out = False
+            return
+        except _Late:  # here of all places: what it was to end has ended by itself
+            continue

@@ -39,6 +39,7 @@ from pgjobs.queue.outcomes import (
 from pgjobs.queue.registry import Handler, registry
 from pgjobs.worker import clock
 from pgjobs.worker.context import JobContext, encode_result
+from pgjobs.worker.deadlines import bounded
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe
@@ -72,20 +73,20 @@ class Executor:
 
     def run(self, holding: Holding) -> None:
         """One attempt of a plain function, from start to the settler's door."""
-        holding.thread_id = threading.get_ident()
         context = self._context(holding)
         try:
-            outcome = self._before(holding)
-            if outcome is None:
-                try:
-                    handler, arguments = self._called_with(holding, context)
-                    outcome = returned(handler.function(*arguments[0], **arguments[1]), context)
-                except BaseException as error:
-                    outcome = self._raised(holding, error)
+            outcome = self._before(holding) or self._called(holding, context)
         finally:
-            holding.thread_id = None
             clean_up(*_names(holding))
         self._end(holding, context, outcome)
+
+    def _called(self, holding: Holding, context: JobContext) -> Outcome:
+        try:
+            handler, arguments = self._called_with(holding, context)
+            with bounded(holding, handler.timeout):
+                return returned(handler.function(*arguments[0], **arguments[1]), context)
+        except BaseException as error:
+            return self._raised(holding, error)
 
     async def run_async(self, holding: Holding) -> None:
         """The same for a coroutine function; synchronous ORM calls inside it get a thread of their own."""
@@ -97,6 +98,8 @@ class Executor:
                 holding.task = asyncio.current_task()
                 try:
                     handler, arguments = self._called_with(holding, context)
+                    if handler.timeout is not None:
+                        holding.deadline = holding.started_at + handler.timeout
                     async with asyncio.timeout(handler.timeout):
                         value = await handler.function(*arguments[0], **arguments[1])
                     outcome = returned(value, context)
@@ -130,8 +133,6 @@ class Executor:
         job = holding.job
         handler = registry.get(job.job_type)
         holding.started_at = clock.now()
-        if handler.timeout is not None:
-            holding.deadline = holding.started_at + handler.timeout
         payload = codec.loads(job.payload)
         if not isinstance(payload, dict):
             raise Fail(f"the payload is {type(payload).__name__}, not an object of keyword arguments")

@@ -28,6 +28,8 @@ class Holding:
     """When the handler's timeout ends."""
     lost: bool = False
     timed_out: bool = False
+    finishing: bool = False
+    """``ctx.finish`` has the row under its own lock, or has settled it: not being held is no loss."""
     ended: bool = False
     """The handler has returned; the settlement may still be under way."""
     progress: str | None = None
@@ -52,6 +54,11 @@ class Holding:
         """The execution, where the row is one."""
         assert isinstance(self.claimed, ClaimedExecution)
         return self.claimed
+
+    @property
+    def surely_held(self) -> bool:
+        """Whether nobody else can have the row yet, and the handler's time is not up."""
+        return not self.lost and not self.timed_out and clock.now() < self.good_until
 
     @property
     def place(self) -> tuple[str, int]:
@@ -109,7 +116,7 @@ class Holdings:
         for holding in asked:
             if holding.lease.pk in alive:
                 holding.good_until = asked_at + self.lease_seconds
-            elif not holding.lost and not holding.ended:
+            elif not (holding.lost or holding.ended or holding.finishing):
                 holding.lost = True
                 lost.append(holding)
         return lost

@@ -42,8 +42,30 @@ EXIT_DRAINED = 0
 EXIT_RECYCLE = 75
 """A handler did not come back from its timeout: a fresh process is wanted, nobody is to blame."""
 
-_STOP, _DRAINED, _RECYCLE = "stop", "drained", "recycle"
+_STOP, _NOW, _DRAINED, _RECYCLE = "stop", "now", "drained", "recycle"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _LAST_WORDS = 5.0  # seconds for the database to take settlements and hand-backs at the end
+
+
+def _keep_signals_from_forks() -> None:
+    """In a child that a handler has forked SIGTERM means the end, as whoever started it expects.
+
+    They are blocked around the fork: one that came between fork and reset would go to our handler and be lost.
+    """
+    mask = threading.local()
+
+    def block() -> None:
+        mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask.before)
+
+    def reset() -> None:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=reset)
 
 
 class WorkerProcess:
@@ -81,8 +103,9 @@ class WorkerProcess:
 
     def run(self) -> int:
         """Work until a signal, the end of the supervisor, or the end of the work; return the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             signal.signal(number, self._on_signal)
+        _keep_signals_from_forks()
         connections.protect_from_forks()
         if self._lifeline is not None:
             threading.Thread(target=self._watch_lifeline, name="pgjobs-lifeline", daemon=True).start()
@@ -96,6 +119,8 @@ class WorkerProcess:
         sys.stdout.write(f"pgjobs: worker {self._options.name} ready (pid {os.getpid()})\n")
         sys.stdout.flush()
         reason = self._requests.get()
+        if reason == _NOW:
+            self._requests.put(_NOW)
         idle, released = self._shut_down()
         signals.worker_stopped.send_robust(None, name=self._options.name, pid=os.getpid(), released=released)
         code = EXIT_RECYCLE if reason == _RECYCLE else EXIT_DRAINED
@@ -177,16 +202,16 @@ class WorkerProcess:
         return idle, released
 
     def _wait_for_slots(self) -> bool:
-        """Until nothing runs, the grace is over, or somebody insists."""
+        """Until nothing runs but stuck handlers, the grace is over, or somebody insists. True when all is idle."""
         until = clock.now() + self._options.grace_seconds
         while not self._slots.wait_idle(0.05):
             try:
-                insisted = self._requests.get_nowait() == _STOP
+                insisted = self._requests.get_nowait() == _NOW
             except queue.Empty:
                 insisted = False
             if insisted or clock.now() >= until:
                 return False
-        return True
+        return not self._slots.stuck
 
     def _sign_off(self) -> None:
         """From here on the end of this process is no crash, whatever it looks like."""
@@ -228,6 +253,7 @@ class WorkerProcess:
         else:
             reason = f"a step did not come back from its timeout: {error}"
             self._recorder.put(EndRequest(holding, functools.partial(pause, reason=reason)))
+        self._slots.give_up(holding)
         self._requests.put(_RECYCLE)
 
     def _ended(self, holding: Holding, ended: Ended) -> None:
@@ -243,7 +269,8 @@ class WorkerProcess:
         self._producer.wake()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._requests.put(_STOP)
+        # SIGTERM may come twice for one request: from a service manager to the whole group, and from the parent.
+        self._requests.put(_NOW if number == signal.SIGQUIT else _STOP)
 
     def _watch_lifeline(self) -> None:
         """The supervisor holds the other end: end of file means that it is gone."""

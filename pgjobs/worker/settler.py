@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from django.db import DatabaseError
+
 from pgjobs import signals
+from pgjobs.connections import OUTAGE
 from pgjobs.exceptions import LeaseLost
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Finished, Raised, Snoozed
@@ -32,6 +35,21 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
         self.put((holding, ended))
 
     def write(self, group: list[tuple[Holding, Ended]]) -> None:
+        """A row that the database refuses does not hold up the others; its lease is left to lapse."""
+        try:
+            self._write(group)
+        except OUTAGE:
+            raise
+        except DatabaseError:
+            if len(group) > 1:
+                for one in group:
+                    self.write([one])
+                return
+            [(holding, _)] = group
+            logger.exception("job=%s its end cannot be written; its lease will lapse", holding.lease.pk)
+            self._holdings.drop([holding])
+
+    def _write(self, group: list[tuple[Holding, Ended]]) -> None:
         """Settle, and ask of what did not move whether it had moved before."""
         to_write = {e.job.lease.pk: e for _, e in group if not isinstance(e.outcome, Finished)}
         moved = settle(list(to_write.values()), using=self.using) if to_write else set()

@@ -23,7 +23,8 @@ class Slots:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._waiting: deque[Holding] = deque()
-        self._running = 0
+        self._running: set[Holding] = set()
+        self._stuck: set[Holding] = set()
         self._begun_at = clock.now()
         self._inbox: queue.SimpleQueue[Holding | None] = queue.SimpleQueue()
         self._free_threads = 0
@@ -34,7 +35,12 @@ class Slots:
     @property
     def in_hand(self) -> int:
         """Rows that run or wait for a slot."""
-        return self._running + len(self._waiting)
+        return len(self._running) + len(self._stuck) + len(self._waiting)
+
+    @property
+    def stuck(self) -> int:
+        """Rows that were given up and have not come back."""
+        return len(self._stuck)
 
     def run(self, holdings: Iterable[Holding]) -> None:
         """Take rows in: each begins as soon as a slot is free, in this order."""
@@ -43,9 +49,17 @@ class Slots:
             self._begin_waiting()
 
     def wait_idle(self, timeout: float) -> bool:
-        """Wait until nothing runs; False when something still does."""
+        """Wait until nothing runs that was not given up; False when something still does."""
         with self._idle:
-            return self._idle.wait_for(lambda: self._running == 0, timeout)
+            return self._idle.wait_for(lambda: not self._running, timeout)
+
+    def give_up(self, holding: Holding) -> None:
+        """Expect no end of a row whose code does not come back. Its slot stays taken."""
+        with self._idle:
+            if holding in self._running:
+                self._running.remove(holding)
+                self._stuck.add(holding)
+                self._idle.notify_all()
 
     def stalled(self, seconds: float) -> bool:
         """Whether rows wait here while nothing has begun for so long: others may have free slots."""
@@ -67,8 +81,7 @@ class Slots:
 
     def _begin_waiting(self) -> None:
         """Begin what fits. The lock is held."""
-        while self._waiting and self._running < self.size:
-            self._running += 1
+        while self._waiting and len(self._running) + len(self._stuck) < self.size:
             holding = self._next()
             if self._dispatch.is_async(holding):
                 loop = self._loop or self._start_loop()
@@ -81,7 +94,9 @@ class Slots:
 
     def _next(self) -> Holding:
         self._begun_at = clock.now()
-        return self._waiting.popleft()
+        holding = self._waiting.popleft()
+        self._running.add(holding)
+        return holding
 
     def _start_thread(self, first: Holding) -> None:
         name = f"pgjobs-slot-{len(self._threads) + 1}"
@@ -95,22 +110,22 @@ class Slots:
             try:
                 self._dispatch.run(holding)
             finally:
-                holding = self._done(in_thread=True)
+                holding = self._done(holding, in_thread=True)
                 self._on_free()
             if holding is None:
                 holding = self._inbox.get()
 
-    def _done(self, *, in_thread: bool) -> Holding | None:
+    def _done(self, holding: Holding, *, in_thread: bool) -> Holding | None:
         """A slot is free. The thread that freed it goes on with the next row itself, without a hop."""
         with self._idle:
-            self._running -= 1
+            self._running.discard(holding)
+            self._stuck.discard(holding)
             if in_thread:
                 if self._waiting and not self._dispatch.is_async(self._waiting[0]):
-                    self._running += 1
                     return self._next()
                 self._free_threads += 1
             self._begin_waiting()
-            if self._running == 0:
+            if not self._running:
                 self._idle.notify_all()
         return None
 
@@ -122,9 +137,9 @@ class Slots:
     def _spawn(self, holding: Holding) -> None:
         task = asyncio.ensure_future(self._dispatch.run_async(holding))
         self._tasks.add(task)  # the loop keeps only weak references
-        task.add_done_callback(self._ended)
+        task.add_done_callback(lambda task: self._ended(task, holding))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None], holding: Holding) -> None:
         self._tasks.discard(task)
-        self._done(in_thread=False)
+        self._done(holding, in_thread=False)
         self._on_free()

@@ -26,6 +26,7 @@ logger = logging.getLogger("pgjobs.supervisor")
 _RESTART = Backoff(base=0.5, cap=30, jitter=0.1)
 _HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the restart backoff
 _KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
+_STAY_FOR_DATABASE = 5.0  # seconds after a stop; later the leases lapse by themselves
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _DRAIN_WAITS_FOR_SUSPECTS = 30.0
 
@@ -47,6 +48,7 @@ class Supervisor:
         self._to_give_back: list[Child] = []
         self._stop_requests = 0
         self._stopped_at = 0.0
+        self._last_end_at = 0.0
         self._suspects_due = clock.now()
         self._suspects_left = True
         self._failures = 0
@@ -80,11 +82,17 @@ class Supervisor:
             self._wait()
 
     def _finished(self) -> bool:
-        if self._children or (self._to_give_back and not self._stop_requests > 1):
+        if self._children or (self._to_give_back and self._waits_for_database()):
             return False
         return bool(self._stop_requests) or (
             self._options.drain and not self._restarts and not self._suspects_left
         )
+
+    def _waits_for_database(self) -> bool:
+        """Whether the rows of ended children are worth staying for, when the database is away."""
+        if not self._stop_requests:
+            return True
+        return self._stop_requests == 1 and clock.now() < self._last_end_at + _STAY_FOR_DATABASE
 
     def _start(self, slot: str, options: WorkerOptions) -> None:
         self._children.append(start(options, slot))
@@ -93,6 +101,7 @@ class Supervisor:
         """Take note of children that have ended."""
         for child in [c for c in self._children if c.has_ended()]:
             self._children.remove(child)
+            self._last_end_at = clock.now()
             self._to_give_back.append(child)
             code = child.process.returncode
             if not child.ended_in_order:
@@ -146,6 +155,7 @@ class Supervisor:
                 reaped.requeued,
                 reaped.exhausted,
             )
+            self._suspects_left = True
             soon = clock.now() + get_settings().crash_delay_seconds * 0.9
             self._suspects_due = min(self._suspects_due, soon)
 
@@ -206,13 +216,13 @@ class Supervisor:
             self._wakeup.recv(4096)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        """The first request lets children finish, the second does not. Both are passed on."""
+        """The first request lets children finish; the second, passed on as SIGQUIT, does not."""
         self._stop_requests += 1
         if self._stop_requests == 1:
             self._stopped_at = clock.now()
             self._restarts.clear()
         for child in self._children:
-            child.send(signal.SIGTERM)
+            child.send(signal.SIGTERM if self._stop_requests == 1 else signal.SIGQUIT)
 
     def _install_signals(self) -> dict[int, object]:
         self._wakeup.setblocking(False)

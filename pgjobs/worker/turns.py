@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import still_in_transaction
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
-from pgjobs.leases.fence import hold
+from pgjobs.leases.fence import hold_in
 from pgjobs.queue.enqueue import NewJobs
 from pgjobs.worker import clock
 from pgjobs.worker.deadlines import bounded
@@ -171,8 +171,8 @@ class Turn:
         committed: list[bool] = []
         lost = CommitLost(lease.pk, "execution", "ctx.atomic()")
         try:
-            with transaction.atomic(using=using, durable=True):
-                hold(Execution, lease, using=using)
+            with ExitStack() as opened:
+                hold_in(opened, Execution, lease, using=using, keep_trying=lambda: self._holding.surely_held)
                 session = connection.connection
                 yield
                 if not still_in_transaction(using, session):

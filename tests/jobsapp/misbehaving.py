@@ -281,3 +281,9 @@ async def overrun_blocking(gate: str) -> None:
     """Holds up the event loop."""
     while not Path(gate).exists():
         time.sleep(SLICE_SECONDS)
+
+
+@job(timeout=60)
+def wait_briefly() -> None:
+    """About as long as it takes to notice that it runs."""
+    threading.Event().wait(0.0005)

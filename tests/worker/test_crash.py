@@ -30,9 +30,7 @@ def kill_host(workers: Workers) -> None:
     workers.wait()
 
 
-def test_the_story_of_the_crash(
-    spawn: Spawn, spawn_workers: Spawner, gate: Callable[[str], Gate]
-) -> None:
+def test_the_story_of_the_crash(spawn: Spawn, spawn_workers: Spawner, gate: Callable[[str], Gate]) -> None:
     door = gate("all")
     doomed = spawn("--no-reaper", concurrency=1)
     jobs = [hold.using(idempotency_key="document-1").enqueue(key="1", gate=str(door))]
@@ -55,7 +53,11 @@ def test_the_story_of_the_crash(
     ended = wait_ended(jobs)
 
     assert [ended[job.pk].status for job in jobs] == ["succeeded"] * 3
-    assert [(ended[job.pk].attempt_count, ended[job.pk].crash_count) for job in jobs] == [(2, 1), (1, 0), (1, 0)]
+    assert [(ended[job.pk].attempt_count, ended[job.pk].crash_count) for job in jobs] == [
+        (2, 1),
+        (1, 0),
+        (1, 0),
+    ]
     assert [len(deeds(f"{n}:end")) for n in (1, 2, 3)] == [1, 1, 1]
     [evidence] = ended[jobs[0].pk].errors
     assert (evidence["kind"], evidence["attempt"], evidence["worker"]) == ("lost", 1, started.worker)

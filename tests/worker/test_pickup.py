@@ -32,7 +32,9 @@ def test_notifications_alone_bring_jobs(spawn: Spawn) -> None:
     wait_for_deed("first", SOON)
     effect.enqueue(key="second")
     wait_for_deed("second", SOON)
-    with transaction.atomic():  # one notification, whatever their number: the worker looks until nothing is left
+    with (
+        transaction.atomic()
+    ):  # one notification, whatever their number: the worker looks until nothing is left
         crowd = [effect.enqueue(key=f"crowd {n}").pk for n in range(50)]
         crowd += effect.enqueue_many({"key": f"crowd {n}"} for n in range(50, 100))
     wait_ended(crowd, SOON)
@@ -85,7 +87,8 @@ def wait_for_deed_of_another_client(key: str) -> None:
 
     with psycopg.connect(**connection.get_connection_params(), autocommit=True) as other:
         other.execute(
-            "INSERT INTO pgjobs_job (job_type, payload) VALUES ('jobsapp.effect', %s)", [json.dumps({"key": key})]
+            "INSERT INTO pgjobs_job (job_type, payload) VALUES ('jobsapp.effect', %s)",
+            [json.dumps({"key": key})],
         )
     wait_for_deed(key)
 

@@ -35,8 +35,8 @@ def test_poison_among_nine_healthy_jobs(spawn: Spawn, gate: Callable[[str], Gate
     assert all(entry["heartbeat_at"] for entry in dead.errors)
     neighbours = [ended[job.pk] for job in healthy if ended[job.pk].crash_count]
     assert all((job.attempt_count, job.crash_count) == (2, 1) for job in neighbours)
-    alone = Effect.objects.filter(attempt__gt=1)
-    ran_in = Counter(pid for _, _, pid in set(alone.values_list("job_id", "attempt", "pid")))
+    alone = set(Effect.objects.filter(attempt__gt=1).values_list("job_id", "attempt", "pid"))
+    ran_in = Counter(pid for _, _, pid in alone)
     assert set(ran_in.values()) == {1}, "every suspect has a process of its own"
     assert not set(ran_in) & set(Effect.objects.filter(attempt=1).values_list("pid", flat=True))
     assert len(workers.names) == len(set(workers.names))
@@ -46,7 +46,12 @@ def test_poison_among_nine_healthy_jobs(spawn: Spawn, gate: Callable[[str], Gate
 def test_leaving_with_an_orderly_exit_code_is_a_crash(spawn: Spawn, code: int) -> None:
     """Also under --drain, which must not take the exit for its own end, nor end before the suspects do."""
     poison = exit_process.using(max_crashes=2).enqueue(key="exit", code=code)
-    workers = spawn("--drain", concurrency=1, settings={"CRASH_DELAY_SECONDS": 2, "CRASH_DELAY_CAP_SECONDS": 2}, wait=False)
+    workers = spawn(
+        "--drain",
+        concurrency=1,
+        settings={"CRASH_DELAY_SECONDS": 2, "CRASH_DELAY_CAP_SECONDS": 2},
+        wait=False,
+    )
 
     assert workers.wait(60) == 0, workers.output()
 

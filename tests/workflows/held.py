@@ -1,6 +1,6 @@
 """Statements of the engine held up inside the database, so that a test can choose what happens at that moment."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection, connections
@@ -69,10 +69,6 @@ def in_transaction(pids: list[int]) -> list[int]:
             [pids],
         )
         return [pid for (pid,) in cursor.fetchall()]
-
-
-def wait_for_lock(of: Callable[[], bool]) -> None:
-    wait_until(of, 30, "a session that waits for a lock")
 
 
 def sessions_waiting_for(pid: int) -> list[int]:

@@ -1,0 +1,150 @@
+"""The server goes away, or its word does: nothing is charged for it, and nothing is done twice."""
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db import connection
+
+from tests.conftest import OwnServer
+from tests.jobsapp.jobs import effect, fail_with, hold, ok
+from tests.jobsapp.misbehaving import return_when_open
+from tests.support.database import url_of
+from tests.support.proxy import Proxy
+from tests.support.waiting import wait_until
+from tests.support.workers import Workers
+from tests.worker.conftest import Gate, Spawn, hurried
+from tests.worker.observation import database_says, deeds, row, sessions, wait_ended, wait_for_deed
+
+pytestmark = pytest.mark.workers
+
+STEADY = ("--lease-seconds", "30", "--heartbeat-seconds", "0.5", "--poll-seconds", "0.2")
+
+
+def noticed(workers: Workers, service: str, times: int = 1) -> Callable[[], bool]:
+    return lambda: workers.output().count(f"service={service} failures=1 ") >= times
+
+
+@pytest.mark.outage
+def test_the_server_crashes_and_comes_back(own_server: OwnServer, gate: Callable[[str], Gate]) -> None:
+    """The same processes go on, and jobs that ran through it end with the attempt they began."""
+    afterwards, meanwhile = gate("afterwards"), gate("meanwhile")
+    workers = own_server.spawn_workers(processes=2, concurrency=3, clock=STEADY, env=hurried())
+    children = workers.child_pids
+    through = [
+        hold.enqueue(key=f"through {n}", gate=str(door)) for n, door in enumerate((afterwards, meanwhile))
+    ]
+    ending = [return_when_open.enqueue(key=f"ending {n}", gate=str(meanwhile)) for n in range(3)]
+    waiting = effect.using(queue="elsewhere", priority=200).enqueue(key="waiting")
+    for key in ("through 0", "through 1", "ending 0", "ending 1", "ending 2"):
+        wait_for_deed(f"{key}:start")
+    wait_ended([waiting])
+
+    own_server.server.stop("immediate")
+    meanwhile.open()  # these end while nobody can write it down
+    wait_until(noticed(workers, "settler"), message="a settlement that met the outage")
+    wait_until(noticed(workers, "heartbeat", 2), message="heartbeats that met the outage")
+    own_server.server.start()
+    own_server.reconnect()
+    afterwards.open()
+    after = [effect.enqueue(key="after") for _ in range(6)]
+    ended = wait_ended([*through, *ending, *after])
+
+    assert {(job.status, job.attempt_count, job.crash_count) for job in ended.values()} == {
+        ("succeeded", 1, 0)
+    }
+    assert all(job.errors == [] for job in ended.values())
+    assert [ended[job.pk].result for job in ending] == ["ending 0", "ending 1", "ending 2"]
+    assert [len(deeds(f"through {n}:end")) for n in range(2)] == [1, 1]
+    assert workers.child_pids == children
+
+    own_server.server.stop("immediate")
+    workers.signal(signal.SIGTERM)
+
+    assert workers.wait(30) == 0, "workers end although they cannot say goodbye"
+
+
+@pytest.fixture
+def proxy(transactional_db: None) -> Iterator[Proxy]:
+    with Proxy(connection.get_connection_params()) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def behind(proxy: Proxy, spawn: Spawn) -> Callable[..., Workers]:
+    """Starts workers whose only way to the server is the proxy."""
+    options = {k: v for k, v in connection.settings_dict.get("OPTIONS", {}).items() if k != "host"}
+    url = url_of({**connection.settings_dict, "HOST": str(proxy.folder), "OPTIONS": options})
+    return lambda *options, **more: spawn(*options, clock=STEADY, env={"DATABASE_URL": url}, **more)
+
+
+CLAIM, SUCCEED, SETTLE = "RECURSIVE lanes", "SET status = 'succeeded'", "SET status = given.status"
+
+
+def test_a_claim_whose_reply_is_lost_is_handed_back(proxy: Proxy, behind: Callable[..., Workers]) -> None:
+    workers = behind(concurrency=4, settings={"NOTIFY": False})
+    [child] = workers.child_pids
+    proxy.lose_reply(CLAIM)
+
+    jobs = [effect.enqueue(key=f"claimed {n}") for n in range(3)]
+    ended = wait_ended(jobs)
+
+    assert proxy.lost == 1
+    assert {(job.status, job.attempt_count, job.crash_count) for job in ended.values()} == {
+        ("succeeded", 1, 0)
+    }
+    assert [len(deeds(f"claimed {n}")) for n in range(3)] == [1, 1, 1]
+    assert workers.child_pids == [child]
+
+
+def test_a_settlement_whose_reply_is_lost_has_landed(proxy: Proxy, behind: Callable[..., Workers]) -> None:
+    workers = behind(concurrency=1)
+    proxy.lose_reply(SUCCEED)
+    done = ok.enqueue(value=1)
+    wait_until(lambda: proxy.lost == 1, message="the lost reply to a success")
+    proxy.lose_reply(SETTLE)
+    failed = fail_with.using(max_attempts=1).enqueue(message="once")
+    wait_until(lambda: proxy.lost == 2, message="the lost reply to a failure")
+    keyed = ok.using(idempotency_key="once").enqueue(value=3)
+    proxy.lose_reply("COMMIT")
+    wait_until(lambda: proxy.lost == 3, message="the lost reply to a commit")
+
+    ended = wait_ended([done, failed, keyed, ok.enqueue()])
+
+    assert [job.status for job in ended.values()] == ["succeeded", "dead", "succeeded", "succeeded"]
+    assert {job.attempt_count for job in ended.values()} == {1}
+    assert len(row(failed.pk).errors) == 1
+    assert (row(done.pk).result, row(keyed.pk).result, row(keyed.pk).note) == (1, 3, "")
+    assert "outcome refused" not in workers.output()
+
+
+def test_sessions_that_are_ended_one_by_one(spawn: Spawn, gate: Callable[[str], Gate]) -> None:
+    door = gate("door")
+    workers = spawn(clock=STEADY, concurrency=20, env={"PGAPPNAME": "ended"}, settings={"REAP_SECONDS": 60})
+    [child] = workers.child_pids
+    crowd = [hold.enqueue(key=f"crowd {n}", gate=str(door)) for n in range(19)]
+    for n in range(19):
+        wait_for_deed(f"crowd {n}:start")
+    door.open()
+    wait_ended(crowd)
+    at_rest = wait_until(
+        lambda: (found := sessions("ended")) and len(found) <= 3 and found,
+        20,
+        lambda: f"at most 3 sessions at rest; there are {sessions('ended')}",
+    )
+    running = return_when_open.enqueue(key="running", gate=str(gate("second")))
+    wait_for_deed("running:start")
+
+    for pid in at_rest:
+        assert database_says("pg_terminate_backend(%s)", pid)
+        wait_ended([effect.enqueue(key="between")])
+    gate("second").open()
+    ended = wait_ended([running, ok.enqueue()])
+
+    assert {(job.status, job.attempt_count, job.errors == []) for job in ended.values()} == {
+        ("succeeded", 1, True)
+    }
+    assert {deed.attempt for deed in deeds("between")} == {1} and len(deeds("between")) == len(at_rest)
+    assert workers.child_pids == [child]
+    listening = lambda: [query for query in sessions("ended").values() if query.startswith("NOTIFY")]  # noqa: E731
+    assert wait_until(listening, message="a listener that is back")

@@ -1,0 +1,193 @@
+"""SIGKILL at every stage: no recorded step runs again, and everything ends."""
+
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Count, F
+
+from pgjobs.models import Execution, StepOutput, Wait
+from tests.jobsapp import workflows as flows
+from tests.jobsapp.models import Effect
+from tests.support.waiting import wait_until
+from tests.support.workers import Workers
+from tests.worker.conftest import Spawn
+from tests.workflows.held import held
+from tests.workflows.rows import status
+
+pytestmark = pytest.mark.workers
+
+EXECUTIONS, STEPS, KILLS = 200, 10, 12
+HURRY: dict[str, Any] = {"CRASH_DELAY_SECONDS": 0.05, "CRASH_DELAY_CAP_SECONDS": 0.1, "REAP_SECONDS": 0.3}
+
+
+def succeeded() -> int:
+    return Execution.objects.filter(status="succeeded").count()
+
+
+def repeated_after_their_record() -> list[tuple[Any, ...]]:
+    """Deeds of steps that were done when the step was recorded already. There may be none."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT effect.key, effect.attempt, effect.created_at - step.recorded_at"
+            " FROM jobsapp_effect AS effect JOIN pgjobs_stepoutput AS step"
+            " ON effect.key = step.execution_id || ':' || step.step_id WHERE effect.created_at > step.recorded_at"
+        )
+        return cursor.fetchall()
+
+
+def test_two_hundred_executions_of_ten_steps(spawn: Spawn, tmp_path: Path) -> None:
+    """Twelve kills from outside at random moments, and twelve that executions do to their own process at chosen ones."""
+    dice = random.Random(3)
+    stages = ["before", "inside", "after"]
+    points = [{str(dice.randrange(STEPS)): stages[n % 3]} if n < 12 else {} for n in range(EXECUTIONS)]
+    dice.shuffle(points)
+    started = [flows.ten_steps.start(points=where, folder=str(tmp_path)) for where in points]
+    workers = spawn(processes=2, concurrency=2, settings={**HURRY, "ISOLATED_PROCESSES": 3}, wait=False)
+
+    killed = 0
+    for kill in range(1, KILLS + 1):
+        # Spread over the run: the next kill comes when its share of the steps is recorded.
+        due = kill * EXECUTIONS * STEPS // (KILLS + 2)
+        wait_until(lambda due=due: StepOutput.objects.count() >= due, 90, f"step {due}")
+        victim = dice.choice(wait_until(lambda: workers.child_pids, 60, "a worker to kill"))
+        killed += killed_in_turn(victim)
+    wait_until(lambda: succeeded() == EXECUTIONS, 90, lambda: f"the ends; {succeeded()} of {EXECUTIONS}")
+
+    assert Execution.objects.exclude(output=list(range(STEPS))).count() == 0
+    assert StepOutput.objects.count() == EXECUTIONS * STEPS
+    assert repeated_after_their_record() == []
+    done = Counter(Effect.objects.values_list("key", flat=True))
+    assert set(done) == {f"{one.pk}:work[{n}]" for one in started for n in range(STEPS)}, (
+        "nothing was left out"
+    )
+    again = sum(done.values()) - len(done)
+    assert again <= 2 * KILLS + 12, "only what a death caught between effect and record is done again"
+    assert Wait.objects.filter(kind="sleep").count() == EXECUTIONS, "no wait was opened twice"
+    assert not Wait.objects.filter(resolved_at__lt=F("wake_at")).exists()
+    crashes = Execution.objects.aggregate(dead=Count("id", filter=~models_empty()))["dead"]
+    assert crashes >= 12 and killed == KILLS
+
+
+def models_empty() -> Any:
+    from django.db.models import Q
+
+    return Q(errors=[])
+
+
+def killed_in_turn(pid: int) -> bool:
+    os.kill(pid, signal.SIGKILL)
+    return True
+
+
+# (what is held up, whether its transaction commits before the worker dies, deeds of "first" and "last" in all)
+STAGES: dict[str, tuple[str, str, str, int, int]] = {
+    "claiming": ("pgjobs_execution", "UPDATE", "NEW.status = 'running'", 1, 1),
+    "recording a step": ("pgjobs_stepoutput", "INSERT", "NEW.step_id = 'first#1'", 2, 1),
+    "parking": ("pgjobs_execution", "UPDATE", "NEW.status = 'waiting'", 1, 1),
+    "opening a wait": ("pgjobs_wait", "INSERT", "true", 1, 1),
+    "waking": ("pgjobs_execution", "UPDATE", "OLD.status = 'waiting' AND NEW.status = 'enqueued'", 1, 1),
+    "resolving a wait": ("pgjobs_wait", "UPDATE OF resolved_at", "true", 1, 1),
+    "recording a block": ("pgjobs_stepoutput", "INSERT", "NEW.step_id = 'block#1'", 1, 1),
+    "recording the last step": ("pgjobs_stepoutput", "INSERT", "NEW.step_id = 'last#1'", 1, 2),
+    "ending": ("pgjobs_execution", "UPDATE", "NEW.status = 'succeeded'", 1, 1),
+}
+
+
+def child(workers: Workers) -> int:
+    [pid] = workers.child_pids
+    return pid
+
+
+@pytest.mark.parametrize(
+    "committed", [False, True], ids=["before the commit", "after the commit, unanswered"]
+)
+def test_killed_at_each_stage(spawn: Spawn, committed: bool) -> None:
+    """One story after another, on one pair of workers: what is held up, and the worker's death at that moment.
+
+    After the commit: the worker is stopped while the statement is held up, so it never sees the answer.
+    """
+    workers = spawn("--concurrency", "1", settings=HURRY, concurrency=1)
+    for stage, (table, event, when, first, last) in STAGES.items():
+        Effect.objects.all().delete()
+        with held(table, event, when) as hold:
+            started = flows.staged.start()
+            backend = hold.wait_reached()
+            victims = [pid for pid in workers.child_pids if alive_backend_of(pid, backend)] or [
+                child(workers)
+            ]
+            for victim in victims:
+                os.kill(victim, signal.SIGSTOP)
+            if committed:
+                hold.let_go()
+            else:
+                end_backend(backend)
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
+        wait_until(
+            lambda started=started: status(started) == "succeeded",
+            40,
+            lambda stage=stage, started=started: f"the end after a death while {stage}: {row_of(started)}",
+        )
+
+        deeds = Counter(key.partition(":")[2] for key in Effect.objects.values_list("key", flat=True))
+        lost_first, lost_last = (1, 1) if committed else (first, last)
+        assert deeds == {"first": lost_first, "block": 1, "last": lost_last}, stage
+        assert started.steps.count() == 3 and started.waits.count() == 1, stage
+        assert row_of(started)["output"] == "done", stage
+
+
+def alive_backend_of(pid: int, backend: int) -> bool:
+    """Whether the worker may own the session: always, where there is only one worker."""
+    return bool(pid and backend)
+
+
+def end_backend(pid: int) -> None:
+    """The session ends as it does some time after its client has died, only sooner."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+
+
+def row_of(started: Execution) -> dict[str, Any]:
+    found = Execution.objects.filter(pk=started.pk)
+    return dict(found.values("status", "output", "crash_count", "attempt_count", "last_error").get())
+
+
+def test_a_stopped_worker_runs_no_part_of_what_another_has_finished(spawn: Spawn, tmp_path: Path) -> None:
+    """SIGSTOP inside step 3 of 6, past the lease; another worker ends it; SIGCONT."""
+    gate = tmp_path / "gate"
+    started = flows.six_steps.start(gate=str(gate))
+    zombie = spawn(concurrency=1)
+    wait_until(lambda: Effect.objects.filter(key=f"{started.pk}:3:start").exists(), 30, "step 3")
+    zombie.signal(signal.SIGSTOP)
+    stopped = child(zombie)
+    zombie.signal(signal.SIGSTOP, stopped)
+    gate.touch()
+    other = spawn(concurrency=1)
+    wait_until(lambda: status(started) == "succeeded", 30, "the end by another")
+    ended = list(Execution.objects.values())
+
+    zombie.signal(signal.SIGCONT, stopped)
+    zombie.signal(signal.SIGCONT)
+    # It finishes its own step 3, is told so by its record, and then takes other work.
+    third = f"{started.pk}:3:end"
+    wait_until(lambda: Effect.objects.filter(key=third, pid=stopped).exists(), 30, "the zombie's own step")
+    other.signal(signal.SIGTERM)
+    assert other.wait() == 0
+    fresh = flows.add_up.start(n=2)
+    wait_until(lambda: status(fresh) == "succeeded", 30, "the zombie's next work")
+
+    mine = list(Effect.objects.filter(pid=stopped).values_list("key", flat=True))
+    assert mine == [
+        f"{started.pk}:{what}" for what in ("1:start", "1:end", "2:start", "2:end", "3:start", "3:end")
+    ]
+    theirs = list(Effect.objects.exclude(pid=stopped).values_list("key", flat=True))
+    assert theirs == [f"{started.pk}:{n}:{what}" for n in (3, 4, 5, 6) for what in ("start", "end")]
+    assert list(Execution.objects.filter(pk=started.pk).values()) == ended
+    started.refresh_from_db()
+    assert started.output == 21 and started.steps.count() == 6
