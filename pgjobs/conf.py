@@ -68,6 +68,14 @@ class Settings:
     """How long an ended execution stays in the live tables; None keeps it for ever."""
     workflow_retention: Retention = "archive"
     """What becomes of it then: moved to the archive table with its whole story, or deleted."""
+    job_retention_seconds: float | None = None
+    """How long an ended job stays in the live table; None keeps it for ever."""
+    job_retention_failed_seconds: float | None = None
+    """The same for failed and dead jobs; None: as long as the others."""
+    job_retention: Retention = "archive"
+    """What becomes of an ended job then: moved to the archive, partitioned by month, or deleted."""
+    job_archive_retention_seconds: float | None = None
+    """Age, counted from the end of its jobs, at which a month of the archive is dropped; None keeps all."""
 
 
 @cache

@@ -1,5 +1,5 @@
 """The operator's pages: jobs, running, dead, backlog, workers, workflows. Read-only; rows are moved by verbs alone."""
 
-from pgjobs.admin import approvals, backlog, jobs, workers, workflows
+from pgjobs.admin import approvals, archived, backlog, jobs, workers, workflows
 
-__all__ = ["approvals", "backlog", "jobs", "workers", "workflows"]
+__all__ = ["approvals", "archived", "backlog", "jobs", "workers", "workflows"]

@@ -12,12 +12,14 @@ from django.urls import path, reverse
 
 from pgjobs.admin import values
 from pgjobs.admin.verbs import VERBS, ReasonForm, Verb, perform
+from pgjobs.queue.archive import find_archived
 
 if TYPE_CHECKING:
     from pgjobs.admin.jobs import JobListAdmin as Base
 else:
     Base = object
 
+LARGEST_ID = 2**63 - 1
 
 _SECTIONS: tuple[tuple[str | None, tuple[str, ...]], ...] = (
     (None, ("status", "when", "job_type", "queue", "priority", "progress_text", "note")),
@@ -54,10 +56,20 @@ class JobDetail(Base):
         if self.has_view_permission(request):
             job = self.get_object(request, unquote(object_id))
             if job is None:
+                if archived := self.archived_page(unquote(object_id)):
+                    return archived
                 raise Http404(f"Job {object_id} is not in the table; old jobs may have been removed.")
         buttons = [self._button(verb, job) for verb in VERBS.values() if self.may(request, verb)]
         context = {**(extra_context or {}), "buttons": buttons, "reason": ReasonForm().fields["reason"]}
         return super().change_view(request, object_id, form_url, context)
+
+    def archived_page(self, term: str) -> HttpResponse | None:
+        """A redirect to the page of the archived job whose id ``term`` is; None when there is none."""
+        pk = int(term) if term.isdecimal() and len(term) < 20 else 0
+        if not 0 < pk <= LARGEST_ID or find_archived(pk) is None:
+            return None
+        name = "admin:pgjobs_archivedjob_change"
+        return HttpResponseRedirect(reverse(name, args=[pk], current_app=self.admin_site.name))
 
     def verb_view(self, request: HttpRequest, object_id: int, name: str) -> HttpResponse:
         """Retry or cancel one job. POST only; the permission is asked here, not in the template."""
@@ -67,6 +79,9 @@ class JobDetail(Base):
         if not self.may(request, verb):
             raise PermissionDenied
         if not self.get_queryset(request).filter(pk=object_id).exists():
+            if archived := self.archived_page(str(object_id)):
+                messages.error(request, f"Nothing was done: an archived job cannot be {verb.done}.")
+                return archived
             raise Http404(f"Job {object_id} is not in the table; old jobs may have been removed.")
         form = ReasonForm(request.POST)
         if form.is_valid():

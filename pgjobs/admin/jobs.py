@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pgjobs.admin.ages import in_words, lease_in_words
-from pgjobs.admin.detail import JobDetail
+from pgjobs.admin.detail import LARGEST_ID, JobDetail
 from pgjobs.admin.filters import (
     WINDOW,
     EndedStatusFilter,
@@ -31,7 +31,6 @@ from pgjobs.queue.stats import COUNT_LIMIT
 
 _WITHOUT_INDEX = {None, JobStatus.SUCCEEDED.value}
 _ENDED_BADLY = (JobStatus.DEAD.value, JobStatus.FAILED.value)
-_LARGEST_ID = 2**63 - 1
 
 
 class JobListAdmin(ReadOnlyAdmin):
@@ -138,6 +137,15 @@ class JobAdmin(JobDetail, JobListAdmin):
         f"An exact id, idempotency key or job type; keys and types among the newest {WINDOW:,} ids."
     )
 
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list; or the page of an archived job, when its id is searched for."""
+        term = request.GET.get("q", "").strip()
+        if request.method == "GET" and term and self.has_view_permission(request):
+            archived = self.archived_page(term)  # an id is in one table only
+            if archived is not None:
+                return archived
+        return super().changelist_view(request, extra_context)
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
@@ -149,7 +157,7 @@ class JobAdmin(JobDetail, JobListAdmin):
         newest = Job._base_manager.using(using).filter(pk__gt=window_floor(using))
         ids = set(newest.filter(idempotency_key=term).order_by("-pk").values_list("pk", flat=True)[:100])
         ids |= set(JobResult._base_manager.using(using).filter(pk=term).values_list("job_id", flat=True))
-        if term.isdecimal() and int(term) <= _LARGEST_ID:
+        if term.isdecimal() and int(term) <= LARGEST_ID:
             ids.add(int(term))
         if ids:
             return queryset.filter(pk__in=ids), False

@@ -1,8 +1,7 @@
 """Claim: due rows of known kinds, best first, become this owner's in one short statement.
 
-The heart is a queryset with ``select_for_update(skip_locked=True)``; around it a walk from lane to lane
-(a lane is one priority of one queue), so that rows of other queues and future rows at a better priority are
-stepped over by one index probe each instead of being read.
+The heart is a queryset with ``select_for_update(skip_locked=True)``; around it a walk from lane to lane, so that
+rows of other queues and future rows at a better priority are stepped over by one index probe each.
 """
 
 from __future__ import annotations
@@ -12,37 +11,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from django.db import models, transaction
-from django.db.models.expressions import RawSQL
+from django.db import transaction
 
 from pgjobs.connections import rows
+from pgjobs.leases.lanes import KNOWN_LANES, Position, all_lanes, literally, table_of
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING
-
-# Every pair (queue, priority) that has rows to claim: one index probe a pair, and one more to find the end.
-_ALL_LANES = """
-    (SELECT queue, priority FROM {table} WHERE {claimable} ORDER BY queue, priority LIMIT 1)
-    UNION ALL
-    SELECT further.queue, further.priority FROM lanes, LATERAL (
-        SELECT t.queue, t.priority FROM {table} AS t
-        WHERE {claimable} AND (t.queue, t.priority) > (lanes.queue, lanes.priority)
-        ORDER BY t.queue, t.priority LIMIT 1
-    ) AS further"""
-
-# The same for named queues, without stepping through the others.
-_LANES_OF_QUEUES = """
-    SELECT named.queue, (SELECT min(t.priority) FROM {table} AS t
-                         WHERE {claimable} AND t.queue = named.queue) AS priority
-    FROM (SELECT DISTINCT unnest(%(queues)s::text[])) AS named(queue)
-    UNION ALL
-    SELECT lanes.queue, (SELECT min(t.priority) FROM {table} AS t
-                         WHERE {claimable} AND t.queue = lanes.queue AND t.priority > lanes.priority)
-    FROM lanes WHERE lanes.priority IS NOT NULL"""
 
 # Priorities are pulled one after another and only until the limit is met. Within one priority the lanes of
 # several queues are merged by available_at and id; rows locked there beyond the limit are free at commit.
 _DUE = """
-WITH RECURSIVE lanes(queue, priority) AS ({lanes}),
+WITH RECURSIVE lanes{columns} AS ({lanes}),
 levels AS (SELECT DISTINCT priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority),
 due AS MATERIALIZED (
     SELECT best.id FROM levels CROSS JOIN LATERAL (
@@ -62,26 +41,9 @@ SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner 
     lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
     lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
 FROM due WHERE leased.id = due.id
-RETURNING leased.priority, leased.available_at, leased.id, {columns}"""
+RETURNING leased.priority, leased.available_at, leased.id, leased.queue, {columns}"""
 
-_NEXT_DUE = """
-WITH RECURSIVE lanes(queue, priority) AS ({lanes})
-SELECT extract(epoch FROM min(head.available_at) - statement_timestamp())::float8
-FROM lanes CROSS JOIN LATERAL (
-    SELECT t.available_at FROM {table} AS t
-    WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
-      AND t.available_at > statement_timestamp()
-    ORDER BY t.available_at LIMIT 1
-) AS head"""
-
-_SUSPECTS = """
-SELECT count(*) FILTER (WHERE available_at <= statement_timestamp()),
-       extract(epoch FROM min(available_at) FILTER (WHERE available_at > statement_timestamp())
-                          - statement_timestamp())::float8
-FROM (SELECT available_at FROM {table}
-      WHERE status = '{claimable}' AND crash_count > 0 AND {kind} = ANY(%(kinds)s::text[])
-        AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[]))
-      ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
+_OWN_COLUMNS = 4  # those of RETURNING that are the claim's own
 
 
 def claim(
@@ -94,6 +56,7 @@ def claim(
     kinds: Sequence[str],
     queues: Sequence[str] = (),
     suspects: bool = False,
+    position: Position | None = None,
     columns: tuple[str, ...] = ("id",),
     using: str,
 ) -> list[tuple[Any, ...]]:
@@ -102,14 +65,14 @@ def claim(
     ``token`` must be fresh for every call: with the id it is the fence, and it finds a claim whose reply was
     lost. ``kinds`` are the handlers this process has; rows of other kinds wait. No ``queues`` means all.
     ``suspects`` claims rows whose last worker died, and only those; otherwise only rows that have no crash.
-    ``columns`` are SQL expressions over the alias ``leased``.
+    ``columns`` are SQL expressions over the alias ``leased``. With a ``position`` a flood is claimed from where the
+    last claim ended, and the whole is looked at again in between.
 
     One statement in autocommit is the shortest transaction there is. Under READ COMMITTED, with SKIP LOCKED,
     no row can go to two callers, and the literal status in the predicate keeps the plan on the partial index.
     """
     if not kinds or limit < 1:
         return []
-    sql = _claim_sql(model, limit, suspects, bool(queues), columns, using)
     params = {
         "owner": owner,
         "token": token,
@@ -117,89 +80,57 @@ def claim(
         "kinds": list(kinds),
         "queues": list(queues),
     }
-    return [tuple(rest) for _, _, _, *rest in sorted(rows(using, sql, params), key=_in_order)]
+    position = None if suspects else position
+    found: list[tuple[Any, ...]] = []
+    if position is not None and position.usable():
+        sql = _claim_sql(model, limit, "known", columns, using)
+        found = _claimed(sql, {**params, **position.params()}, using)
+    if len(found) < limit:
+        lanes = "suspects" if suspects else "named" if queues else "all"
+        more = _claimed(_claim_sql(model, limit - len(found), lanes, columns, using), params, using)
+        found += more
+        if position is not None:
+            position.looked()
+    if position is not None:
+        position.note(found if len(found) == limit else [])
+    return [row[_OWN_COLUMNS:] for row in found]
 
 
-def _in_order(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return row[:3]
+def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:
+    return sorted(rows(using, sql, params), key=lambda row: row[:3])
 
 
-def seconds_until_due(model: type[LeasedRow], *, queues: Sequence[str] = (), using: str) -> float | None:
-    """Seconds until the next future row becomes due, or None when none waits for its time."""
-    sql = _NEXT_DUE.format(
-        lanes=_lanes(model, bool(queues)), table=_table(model), claimable=_claimable(model)
-    )
-    ((seconds,),) = rows(using, sql, {"queues": list(queues)})
-    return None if seconds is None else float(seconds)
-
-
-def suspects_waiting(
-    model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
-) -> tuple[int, float | None]:
-    """How many suspects are due (counted to 100), and seconds until the next one is, or None."""
-    sql = _SUSPECTS.format(table=_table(model), claimable=model.LEASE.claimable, kind=model.LEASE.kind_column)
-    ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
-    return due, None if seconds is None else float(seconds)
-
-
-def anything_due(
-    model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
-) -> bool:
-    """Whether a row that is no suspect could be claimed now, or is held up by another transaction."""
-    found = model._base_manager.using(using).filter(
-        _literally(f"{_claimable(model)} AND available_at <= statement_timestamp()")
-    )
-    found = found.filter(**{f"{model.LEASE.kind_column}__in": list(kinds)})
-    return bool((found.filter(queue__in=list(queues)) if queues else found).exists())
-
-
-@lru_cache(maxsize=512)
-def _claim_sql(
-    model: type[LeasedRow], limit: int, suspects: bool, named: bool, columns: tuple[str, ...], using: str
-) -> str:
-    if suspects:
-        due = _DUE_SUSPECTS.format(picked=_picked(model, limit, suspects, named, using))
+@lru_cache(maxsize=1024)
+def _claim_sql(model: type[LeasedRow], limit: int, lanes: str, columns: tuple[str, ...], using: str) -> str:
+    """The text for "all" lanes, those of "named" queues, the "known" ones of a position, or "suspects"."""
+    picked = _picked(model, limit, lanes, using)
+    if lanes == "suspects":
+        due = _DUE_SUSPECTS.format(picked=picked)
     else:
-        due = _DUE.format(
-            lanes=_lanes(model, named), picked=_picked(model, limit, suspects, named, using), limit=limit
-        )
-    return _CLAIM.format(due=due, table=_table(model), running=RUNNING, columns=", ".join(columns))
+        walk = KNOWN_LANES if lanes == "known" else all_lanes(model, named=lanes == "named")
+        names = "" if lanes == "known" else "(queue, priority)"
+        due = _DUE.format(lanes=walk, columns=names, picked=picked, limit=limit)
+    return _CLAIM.format(due=due, table=table_of(model), running=RUNNING, columns=", ".join(columns))
 
 
-def _picked(model: type[LeasedRow], limit: int, suspects: bool, named: bool, using: str) -> str:
+def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:
     """SQL of the locking queryset. Its values are literals or named parameters, so one text serves every call."""
-    rules = model.LEASE
+    rules, table = model.LEASE, table_of(model)
     found = model._base_manager.using(using).filter(
-        _literally(f"status = '{rules.claimable}'"),
-        _literally("available_at <= statement_timestamp()"),
-        _literally(f"{rules.kind_column} = ANY(%(kinds)s::text[])"),
+        literally(f"status = '{rules.claimable}'"),
+        literally("available_at <= statement_timestamp()"),
+        literally(f"{rules.kind_column} = ANY(%(kinds)s::text[])"),
     )
-    if suspects:
-        found = found.filter(_literally("crash_count > 0")).order_by("priority", "available_at", "id")
-        if named:
-            found = found.filter(_literally("queue = ANY(%(queues)s::text[])"))
+    if lanes == "suspects":
+        chosen = literally("cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])")
+        found = found.filter(literally("crash_count > 0"), chosen).order_by("priority", "available_at", "id")
     else:
-        lane = _literally(f"{_table(model)}.queue = lane.queue AND {_table(model)}.priority = lane.priority")
-        found = found.filter(_literally("crash_count = 0"), lane).order_by("available_at", "id")
+        lane = literally(f"{table}.queue = lane.queue AND {table}.priority = lane.priority")
+        found = found.filter(literally("crash_count = 0"), lane).order_by("available_at", "id")
+    if lanes == "known":
+        found = found.filter(literally(f"({table}.available_at, {table}.id) > (lane.at, lane.id)"))
     locked = found.select_for_update(skip_locked=True).values("id", "available_at")[:limit]
     with transaction.atomic(using=using):  # Django compiles a locking query only inside a transaction
         sql, params = locked.query.get_compiler(using).as_sql()
     assert not params, "the claim's text must not depend on values"
     return str(sql)
-
-
-def _lanes(model: type[LeasedRow], named: bool) -> str:
-    text = _LANES_OF_QUEUES if named else _ALL_LANES
-    return text.format(table=_table(model), claimable=_claimable(model))
-
-
-def _claimable(model: type[LeasedRow]) -> str:
-    return f"status = '{model.LEASE.claimable}' AND crash_count = 0"
-
-
-def _table(model: type[LeasedRow]) -> str:
-    return f'"{model._meta.db_table}"'
-
-
-def _literally(condition: str) -> RawSQL:
-    return RawSQL(condition, (), output_field=models.BooleanField())

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from pgjobs.leases.claim import claim
+from pgjobs.leases.lanes import Position
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.queue.models import Job
@@ -34,6 +35,7 @@ def claim_jobs(
     names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
+    position: Position | None = None,
     using: str,
 ) -> list[ClaimedJob]:
     """Claim up to ``limit`` due jobs, best first."""
@@ -46,6 +48,7 @@ def claim_jobs(
         kinds=names,
         queues=queues,
         suspects=suspects,
+        position=position,
         columns=_COLUMNS,
         using=using,
     )

@@ -14,6 +14,7 @@ from pgjobs.codec import storable_text
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption
 from pgjobs.leases.fence import LEASE_CLEARED
+from pgjobs.queue.archive import archived_among
 from pgjobs.queue.awaited import announce
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.queue.models import Job
@@ -104,9 +105,11 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
             .select_for_update()
             .values_list("pk", "status", "lease_token")
         }
+        missing = [pk for pk in wanted if pk not in found]
+        archived = archived_among(missing, using=using) if missing else {}
         for pk in wanted:
             if pk not in found:
-                outcomes.append(VerbOutcome(pk, False, "there is no such job", None))
+                outcomes.append(_not_there(pk, done, archived.get(pk)))
                 continue
             status, token = found[pk]
             refused = act(pk, status, token, note, using)
@@ -119,6 +122,16 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
     for outcome in outcomes:
         logger.info("job=%s verb=%s done=%s by=%s", outcome.id, done, outcome.done, actor)
     return outcomes
+
+
+def _not_there(pk: int, done: str, archived: tuple[str, str] | None) -> VerbOutcome:
+    if archived is None:
+        return VerbOutcome(pk, False, "there is no such job", None)
+    status, day = archived
+    advice = "; enqueue a new job with its payload instead" if done == "retried" else ""
+    return VerbOutcome(
+        pk, False, f"it is {status} and was archived on {day}; archived jobs cannot be {done}{advice}", status
+    )
 
 
 def _execute(using: str, sql: str, params: dict[str, Any] | None) -> None:

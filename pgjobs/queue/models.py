@@ -66,6 +66,47 @@ class Job(LeasedRow):
         ]
 
 
+class ArchivedJob(models.Model):
+    """An ended job out of the way of the live table: the same columns without the lease, one partition a month.
+
+    The key of the table is (id, completed_at), since PostgreSQL wants the partition's column in it; ids are unique
+    all the same, because a job is archived once and never comes back.
+    """
+
+    id = models.BigIntegerField(primary_key=True)
+    job_type = models.CharField(max_length=200)
+    queue = models.CharField(max_length=100)
+    payload = models.JSONField(blank=True)
+    status = models.CharField(max_length=16, choices=JobStatus)
+    priority = models.SmallIntegerField()
+    attempt_count = models.IntegerField()
+    max_attempts = models.IntegerField()
+    crash_count = models.IntegerField()
+    max_crashes = models.IntegerField()
+    created_at = models.DateTimeField()
+    available_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    completed_at = models.DateTimeField()
+    completed_by = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is "unknown"
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    last_error = models.TextField(blank=True)
+    errors = models.JSONField(blank=True)
+    idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - null is "none"
+    result = models.JSONField(null=True, blank=True)
+    progress = models.JSONField(null=True, blank=True)
+    awaited = models.BooleanField()
+    note = models.TextField(blank=True)
+    archived_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name = "archived job"
+        verbose_name_plural = "archived jobs"
+        default_permissions = ()  # who may see jobs may see these
+
+    def __str__(self) -> str:
+        return f"archived job {self.pk} ({self.job_type})"
+
+
 class JobResult(models.Model):
     """The one effect of an idempotency key, by whoever produced it first."""
 

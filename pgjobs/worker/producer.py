@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE
-from pgjobs.leases.claim import anything_due, seconds_until_due
+from pgjobs.leases.due import anything_due, seconds_until_due
+from pgjobs.leases.lanes import Position
 from pgjobs.leases.release import release, release_claim
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holding, Holdings
@@ -51,6 +52,7 @@ class Producer(Service):
         self._on_drained = on_drained
         self._reaper = Reaper(get_settings().reap_seconds, using=using) if options.reaper else None
         self._kinds = known_kinds()
+        self._positions = {kind: Position() for kind in self._kinds}
         self.sweeper = Sweeper(get_settings().idle_poll_seconds, using=using)
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
@@ -131,6 +133,7 @@ class Producer(Service):
                 names=kind.names(),
                 queues=self._options.queues,
                 suspects=self._options.suspect,
+                position=self._positions[kind],
                 using=self.using,
             )
         except OUTAGE:

@@ -13,7 +13,7 @@ from types import FrameType
 from pgjobs import connections
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
-from pgjobs.leases.claim import suspects_waiting
+from pgjobs.leases.due import suspects_waiting
 from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner
 from pgjobs.worker import clock, registration

@@ -1,4 +1,4 @@
-"""The chores of workflows: wake what is due, at the moment it is, and move old history out of the way."""
+"""The chores beside reaping: wake workflows at the moment they are due, and move old history out of the way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from pgjobs.conf import get_settings
 from pgjobs.worker import clock
+from pgjobs.worker.pruner import Pruner
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.retention import retire
 from pgjobs.workflows.sweep import seconds_until_due, sweep_due
@@ -21,6 +22,7 @@ class Sweeper:
         self._longest = longest
         self._due = clock.now() if workflows.names() else math.inf
         self._retire_due = clock.now() + _RETIRE_EVERY
+        self._pruner = Pruner(using=using)
 
     def due_in(self, seconds: float) -> None:
         """A wait of this process is due then. Safe from any thread: at worst a look comes early."""
@@ -28,10 +30,11 @@ class Sweeper:
 
     def seconds_until_due(self) -> float:
         """How long the next look may wait."""
-        return max(self._due - clock.now(), 0.0)
+        return max(min(self._due, self._pruner.due) - clock.now(), 0.0)
 
     def run_if_due(self) -> None:
         """Wake what is due, in bounded batches, and set the time of the next look."""
+        self._pruner.run_if_due()
         if clock.now() < self._due:
             return
         self._due = clock.now() + self._longest

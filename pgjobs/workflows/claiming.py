@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgjobs.leases.claim import claim
+from pgjobs.leases.lanes import Position
 from pgjobs.leases.states import Lease
 from pgjobs.workflows.history import History, load
 from pgjobs.workflows.models import Execution
@@ -54,6 +55,7 @@ def claim_executions(
     names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
+    position: Position | None = None,
     using: str,
 ) -> list[ClaimedExecution]:
     """Claim up to ``limit`` executions that can go on, best first, and load their histories in two queries."""
@@ -66,6 +68,7 @@ def claim_executions(
         kinds=names,
         queues=queues,
         suspects=suspects,
+        position=position,
         columns=_COLUMNS,
         using=using,
     )

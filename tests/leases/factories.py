@@ -8,6 +8,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
+from pgjobs.leases.lanes import Position
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.claiming import claim_jobs
@@ -34,6 +35,7 @@ def claim(
     kinds: Sequence[str] = (KIND,),
     queues: Sequence[str] = (),
     suspects: bool = False,
+    position: Position | None = None,
 ) -> list[ClaimedJob]:
     return claim_jobs(
         owner=owner,
@@ -43,6 +45,7 @@ def claim(
         names=kinds,
         queues=queues,
         suspects=suspects,
+        position=position,
         using="default",
     )
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, connections
 from django.db.models.functions import Now
 
-from pgjobs.leases.claim import anything_due, seconds_until_due, suspects_waiting
+from pgjobs.leases.due import anything_due, seconds_until_due, suspects_waiting
 from pgjobs.queue.models import Job
 from tests.leases.factories import KIND, claim, claim_ids, columns, lapse, pending, running, whole_row
 

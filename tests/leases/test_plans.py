@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from pgjobs.leases.claim import _claim_sql, anything_due, seconds_until_due, suspects_waiting
+from pgjobs.leases.claim import _claim_sql
+from pgjobs.leases.due import anything_due, seconds_until_due, suspects_waiting
 from pgjobs.leases.reap import _params, _reap_batch, reap_lapsed
 from pgjobs.leases.release import release, release_claim, release_owner
 from pgjobs.leases.renew import renew
@@ -77,7 +78,9 @@ def clean_table(measured: dict[str, Plan], db: None) -> None:
 
 
 def claim_plan(queues: list[str] | None = None, *, suspects: bool = False, limit: int = 10) -> Plan:
-    sql = _claim_sql(Job, limit, suspects, bool(queues), _COLUMNS, "default")
+    sql = _claim_sql(
+        Job, limit, "suspects" if suspects else "named" if queues else "all", _COLUMNS, "default"
+    )
     return explain(
         sql,
         {

@@ -32,9 +32,8 @@ def test_notifications_alone_bring_jobs(spawn: Spawn) -> None:
     wait_for_deed("first", SOON)
     effect.enqueue(key="second")
     wait_for_deed("second", SOON)
-    with (
-        transaction.atomic()
-    ):  # one notification, whatever their number: the worker looks until nothing is left
+    # One notification arrives, whatever the number of jobs: the worker looks until nothing is left.
+    with transaction.atomic():
         crowd = [effect.enqueue(key=f"crowd {n}").pk for n in range(50)]
         crowd += effect.enqueue_many({"key": f"crowd {n}"} for n in range(50, 100))
     wait_ended(crowd, SOON)

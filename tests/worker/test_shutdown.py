@@ -116,4 +116,5 @@ def test_an_idle_worker_ends_at_once(spawn: Spawn) -> None:
     workers.signal(signal.SIGTERM)
 
     assert workers.wait(10) == 0
-    assert set(Worker.objects.filter(stopped_at=None)) == set()
+    assert Worker.objects.count() == 2
+    assert not Worker.objects.filter(stopped_at=None).exists()

@@ -42,7 +42,7 @@ def repeated_after_their_record() -> list[tuple[Any, ...]]:
 
 
 def test_two_hundred_executions_of_ten_steps(spawn: Spawn, tmp_path: Path) -> None:
-    """Twelve kills from outside at random moments, and twelve that executions do to their own process at chosen ones."""
+    """Twelve kills from outside at random moments, and twelve of their own process by executions at chosen ones."""
     dice = random.Random(3)
     stages = ["before", "inside", "after"]
     points = [{str(dice.randrange(STEPS)): stages[n % 3]} if n < 12 else {} for n in range(EXECUTIONS)]
