@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
@@ -97,6 +97,11 @@ _RULES = (
         "unchecked, and text comes back as bytes.",
     ),
     Rule(
+        "pgjobs.E012",
+        "PGJOBS['LISTEN_DATABASE'] is None or an alias of PostgreSQL in DATABASES",
+        "Add an alias with the server's own address to DATABASES, or remove LISTEN_DATABASE: polling is enough.",
+    ),
+    Rule(
         "pgjobs.W001",
         "USE_TZ is True",
         "Set USE_TZ = True: times without a zone are ambiguous for an hour each year.",
@@ -126,6 +131,11 @@ _RULES = (
         "The database uses the encoding UTF8",
         "Make a database with ENCODING 'UTF8' TEMPLATE template0: other encodings cannot store every text, "
         "so some payloads and errors will be refused.",
+    ),
+    Rule(
+        "pgjobs.W007",
+        "Routers send the app pgjobs to PGJOBS['DATABASE']",
+        "Set DATABASE_ROUTERS = ['pgjobs.routers.PgJobsRouter'], or answer for the app label pgjobs in your own.",
     ),
 )
 
@@ -161,7 +171,7 @@ def check_driver(**kwargs: Any) -> list[CheckMessage]:
         return [
             _breach("E003", f"Database {settings.database!r} is {connection.display_name}, not PostgreSQL.")
         ]
-    return list(_driver(connection))
+    return [*_driver(connection), *_listening(settings), *_routing(settings.database)]
 
 
 @register(Tags.database)
@@ -224,6 +234,27 @@ def _driver(connection: Any) -> Iterator[CheckMessage]:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if driver.__name__ != "psycopg" or numbers < OLDEST_PSYCOPG:
         yield _breach("E004", f"The driver is {driver.__name__} {version}.")
+
+
+def _listening(settings: Settings) -> Iterator[CheckMessage]:
+    alias = settings.listen_database
+    if alias is None:
+        return
+    if alias not in connections:
+        known = ", ".join(sorted(connections))
+        yield _breach("E012", f"PGJOBS['LISTEN_DATABASE'] is {alias!r}; DATABASES has: {known}.")
+    elif connections[alias].vendor != "postgresql":
+        yield _breach("E012", f"Database {alias!r} is {connections[alias].display_name}, not PostgreSQL.")
+
+
+def _routing(using: str) -> Iterator[CheckMessage]:
+    from pgjobs.queue.models import Job
+
+    written = router.db_for_write(Job)
+    if written != using:
+        yield _breach("W007", f"PGJOBS['DATABASE'] is {using!r}; the routers send pgjobs to {written!r}.")
+    elif not router.allow_migrate_model(using, Job):
+        yield _breach("W007", f"The routers do not let pgjobs migrate on {using!r}, its PGJOBS['DATABASE'].")
 
 
 def _server(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:

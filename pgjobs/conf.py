@@ -22,6 +22,8 @@ class Settings:
 
     database: str = "default"
     """Alias in ``DATABASES`` that holds the tables of pgjobs."""
+    listen_database: str | None = None
+    """Alias that workers LISTEN through: the same database, past a pooler. None is ``DATABASE``."""
     lease_seconds: float = 30
     """How long a claim lasts without a renewal; a dead host's jobs wait this long."""
     heartbeat_seconds: float = 10
@@ -51,7 +53,7 @@ class Settings:
     crash_delay_cap_seconds: float = 300
     """Longest such delay."""
     notify: bool = True
-    """Send and hear NOTIFY. Polling alone is enough; turn off behind a pooler."""
+    """Send and hear NOTIFY. Polling alone is enough."""
     max_payload_bytes: int = 1_000_000
     """Largest JSON of one job's arguments."""
     max_result_bytes: int = 1_000_000
@@ -115,6 +117,7 @@ def _is_number(value: Any) -> bool:
 
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a non-empty string", lambda v: isinstance(v, str) and v != ""),
+    "str | None": ("a non-empty string or None", lambda v: v is None or (isinstance(v, str) and v != "")),
     "bool": ("True or False", lambda v: isinstance(v, bool)),
     "int": ("a positive whole number", lambda v: isinstance(v, int) and _is_number(v)),
     "float": ("a positive number", _is_number),

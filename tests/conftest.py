@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from example_project.postgres import EmbeddedPostgres, PostgresUnavailable, database_url, find_binaries
+from tests.support import own_database
 from tests.support.database import COPIED_KEYS, point_at
 from tests.support.environment import child_environment
 from tests.support.workers import Spawner
@@ -17,6 +18,11 @@ from tests.support.workers import Spawner
 # A backend whose client was killed in mid-statement ends within half a second, not when its statement does;
 # otherwise its locks would hold up the flush after the test.
 SERVER_SETTINGS = {"client_connection_check_interval": "500ms"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if own_database.ON:
+        own_database.allow_every_database(items)
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +37,10 @@ def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, postgres_url: str
 ) -> None:
     """Turns Django's connection to `postgres_url`. TEST stays as it is: xdist's suffix is in it."""
-    settings_dict = connections["default"].settings_dict
-    name = settings_dict["NAME"] or "pgjobs"
-    point_at(settings_dict, postgres_url)
-    settings_dict["NAME"] = name
+    for connection in connections.all():
+        name = connection.settings_dict["NAME"] or "pgjobs"
+        point_at(connection.settings_dict, postgres_url)
+        connection.settings_dict["NAME"] = name
 
 
 @pytest.fixture

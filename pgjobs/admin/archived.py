@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -14,7 +14,7 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.queue.models import ArchivedJob
 
 _LEFT_OUT = {"lease_owner", "lease", "lease_expires_at", "heartbeat", "progress_text"}
-_ARCHIVED_SECTIONS = [
+_ARCHIVED_SECTIONS: list[tuple[str | None, tuple[str, ...]]] = [
     (title, tuple(name for name in names if name not in _LEFT_OUT))
     for title, names in _SECTIONS
     if title != "Lease"
@@ -26,7 +26,7 @@ class ArchivedJobAdmin(ReadOnlyAdmin):
     """Reached by id, from the list and the page of jobs; the archive has no list of its own."""
 
     view_permission = "pgjobs.view_job"
-    fieldsets = (
+    fieldsets: ClassVar[Any] = (
         *((title, {"fields": names}) for title, names in _ARCHIVED_SECTIONS),
         ("Archive", {"fields": ("archived_at",)}),
     )

@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                 ('subject_id', models.CharField(blank=True, max_length=255, null=True)),
                 ('continued_from', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='continued_as', to='pgjobs.execution')),
                 ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='children', to='pgjobs.execution')),
-                ('subject_type', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to='contenttypes.contenttype')),
+                ('subject_type', models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, to='contenttypes.contenttype')),
             ],
             options={
                 'verbose_name': 'workflow execution',

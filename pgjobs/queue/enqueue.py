@@ -11,6 +11,7 @@ from django.db import transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.databases import warn_if_committed_apart
 from pgjobs.queue.models import Job
 
 CHANNEL = "pgjobs"
@@ -116,6 +117,7 @@ def _insert(
     new: NewJobs, texts: Sequence[str], keys: Sequence[str | None], *, notify: bool
 ) -> list[tuple[Any, ...]]:
     settings = get_settings()
+    warn_if_committed_apart(settings.database, "enqueue()", new.job_type)
     at, delay = _when(new.run_after)
     # Also for future jobs: an idle worker then learns when to look again.
     sql = _INSERT + (_NOTIFYING if notify and settings.notify else "")

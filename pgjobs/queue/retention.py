@@ -48,6 +48,7 @@ ORDER BY job.id"""  # noqa: S608
 
 # succeeded, failed, dead, cancelled -> out of the table. Fence: status and age, read under the row's lock, so a
 # retry that came first wins. Locks: in id order, skipping held rows. A wait that is still open keeps its job.
+# Deleted by an array, not a join: a join of so many rows may be planned as a scan of the whole table.
 _RETIRE = f"""
 WITH old AS MATERIALIZED (
     SELECT job.id FROM pgjobs_job AS job
@@ -57,11 +58,11 @@ WITH old AS MATERIALIZED (
     ORDER BY job.id FOR UPDATE OF job SKIP LOCKED
 ),
 gone AS (
-    DELETE FROM pgjobs_job AS job USING old WHERE job.id = old.id RETURNING job.*
+    DELETE FROM pgjobs_job WHERE id = ANY(ARRAY(SELECT id FROM old)) RETURNING *
 ){{archived}}
 SELECT id FROM gone"""  # noqa: S608
 
-_COLUMNS = ", ".join(f.column for f in ArchivedJob._meta.concrete_fields if f.column != "archived_at")
+_COLUMNS = ", ".join(str(f.column) for f in ArchivedJob._meta.concrete_fields if f.column != "archived_at")
 _ARCHIVED = f""",
 archived AS (
     INSERT INTO pgjobs_archivedjob ({_COLUMNS})

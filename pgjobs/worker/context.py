@@ -9,6 +9,7 @@ from typing import Any
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
+from pgjobs.databases import covering
 from pgjobs.exceptions import InvalidOption, JobTimeout, LeaseLost, PgJobsError
 from pgjobs.queue.finish import finishing
 from pgjobs.worker import clock
@@ -77,7 +78,10 @@ class JobContext:
         holding = self._holding
         holding.finishing = True
         try:
-            with finishing(holding.job, text, using=self._using, keep_trying=lambda: holding.surely_held):
+            with (
+                finishing(holding.job, text, using=self._using, keep_trying=lambda: holding.surely_held),
+                covering(self._using, "ctx.finish()", holding.job.job_type),
+            ):
                 yield
         except BaseException:
             holding.finishing = False

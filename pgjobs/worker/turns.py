@@ -16,6 +16,7 @@ from django.db import connections, transaction
 from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import still_in_transaction
+from pgjobs.databases import covering
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
 from pgjobs.leases.fence import hold_in
 from pgjobs.queue.enqueue import NewJobs
@@ -174,7 +175,8 @@ class Turn:
             with ExitStack() as opened:
                 hold_in(opened, Execution, lease, using=using, keep_trying=lambda: self._holding.surely_held)
                 session = connection.connection
-                yield
+                with covering(using, "ctx.atomic()", self._holding.execution.workflow_name):
+                    yield
                 if not still_in_transaction(using, session):
                     raise lost
                 write(lambda step: record_here(replace(step, lease=lease), using=using))

@@ -14,6 +14,7 @@ from asgiref.sync import sync_to_async
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
+from pgjobs.databases import warn_if_committed_apart
 from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
 from pgjobs.queue.authoring import JobOptions
 from pgjobs.workflows.registry import Definition, OnDivergence, workflows
@@ -83,6 +84,7 @@ class WorkflowType:
             **_subject(subject),
         )
         using = get_settings().database
+        warn_if_committed_apart(using, "start()", self.workflow_name)
         pk = insert(new, using=using)
         if pk is not None:
             return Execution._base_manager.using(using).get(pk=pk)
@@ -194,7 +196,7 @@ def _subject(subject: Any) -> dict[str, Any]:
 
     if subject is None:
         return {}
-    found = ContentType.objects.db_manager(get_settings().database).get_for_model(subject)
+    found = ContentType.objects.get_for_model(subject)
     return {"subject_type_id": found.pk, "subject_id": str(subject.pk)}
 
 

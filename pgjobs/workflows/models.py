@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib.contenttypes.fields import GenericForeignKey
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models.functions import Now
@@ -12,6 +11,7 @@ from django.db.models.functions import Now
 from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
 from pgjobs.leases.states import LeaseRules
 from pgjobs.workflows.states import TERMINAL, ExecutionStatus, OnTimeout, StepKind, WaitKind
+from pgjobs.workflows.subject import SubjectKey
 from pgjobs.workflows.values import ExecutionVerbs
 
 _EMPTY_OBJECT = models.Value({}, models.JSONField())
@@ -53,9 +53,12 @@ class Execution(LeasedRow):
     continued_from = models.OneToOneField(
         "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="continued_as"
     )
-    subject_type = models.ForeignKey(ContentType, on_delete=models.SET_NULL, null=True, blank=True)
+    # No constraint: content types stay where the project has them when the queue has a database of its own.
+    subject_type = models.ForeignKey(
+        ContentType, on_delete=models.DO_NOTHING, db_constraint=False, null=True, blank=True
+    )
     subject_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - null is "none"
-    subject = GenericForeignKey("subject_type", "subject_id")
+    subject = SubjectKey("subject_type", "subject_id")
 
     verbs: ClassVar[ExecutionVerbs]
     """What the methods below do. Set by the app when Django starts, since verbs stand above their tables."""

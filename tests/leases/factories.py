@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -15,6 +14,7 @@ from pgjobs.queue.claiming import claim_jobs
 from pgjobs.queue.models import Job
 from pgjobs.queue.outcomes import Outcome, Problem
 from pgjobs.queue.settle import settle
+from tests.support.own_database import QUEUE, connection
 
 KIND = "tests.work"
 PROBLEM = Problem("error", "ValueError", "no luck", "Traceback …")
@@ -46,7 +46,7 @@ def claim(
         queues=queues,
         suspects=suspects,
         position=position,
-        using="default",
+        using=QUEUE,
     )
 
 
@@ -66,7 +66,7 @@ def running(owner: str = "worker-a", **columns: Any) -> ClaimedJob:
 
 
 def end(job: ClaimedJob, outcome: Outcome) -> set[int]:
-    return settle([Ended(job, outcome)], using="default")
+    return settle([Ended(job, outcome)], using=QUEUE)
 
 
 def stranger(job: ClaimedJob) -> Lease:

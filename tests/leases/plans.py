@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
+
+from tests.support.own_database import QUEUE, connection
 
 
 class Plan:
@@ -60,7 +62,7 @@ class Plan:
 
 def explain(sql: str, params: dict[str, Any]) -> Plan:
     """Runs the statement, undoes it, and tells how it was done."""
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic(using=QUEUE), connection.cursor() as cursor:
         cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, params)
         [[[document]]] = cursor.fetchall()
         transaction.set_rollback(True)
@@ -75,7 +77,7 @@ class Recorder:
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.lstrip().upper().startswith(("SELECT", "WITH", "UPDATE", "INSERT")):
-            with transaction.atomic():
+            with transaction.atomic(using=QUEUE):
                 execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, params, many, context)
                 [[[document]]] = context["cursor"].fetchall()
                 self.plans.append(Plan(document["Plan"]))

@@ -6,9 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from pgjobs.queue.models import Job
+from tests.support.own_database import QUEUE, connection
 from tests.support.waiting import wait_until
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def transaction_open(session: Session, action: Callable[[], Any]) -> Paused:
     """`action` done in a transaction that commits at `finish()`."""
 
     def body(pause: Callable[[], None]) -> Any:
-        with transaction.atomic():
+        with transaction.atomic(using=QUEUE):
             value = action()
             pause()
             return value
@@ -90,7 +91,7 @@ def transaction_open(session: Session, action: Callable[[], Any]) -> Paused:
 
 def can_lock(pk: int) -> bool:
     """Whether nobody holds the row."""
-    with transaction.atomic():
+    with transaction.atomic(using=QUEUE):
         return Job.objects.select_for_update(skip_locked=True).filter(pk=pk).exists()
 
 

@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import connection, connections
+from django.db import connections
 from django.db.models.functions import Now
 
 from pgjobs.leases.due import anything_due, seconds_until_due, suspects_waiting
 from pgjobs.queue.models import Job
 from tests.leases.factories import KIND, claim, claim_ids, columns, lapse, pending, running, whole_row
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
 
@@ -203,37 +204,37 @@ def test_serialization_failures_of_a_stricter_database_are_tried_again() -> None
 
 def test_seconds_until_due() -> None:
     pending()
-    assert seconds_until_due(Job, using="default") is None
+    assert seconds_until_due(Job, using=QUEUE) is None
     pending(available_at=Now() + timedelta(minutes=5), queue="far")
     pending(available_at=Now() + timedelta(minutes=2), priority=1)
     pending(available_at=Now() + timedelta(seconds=9), crash_count=1)
 
-    assert seconds_until_due(Job, using="default") == pytest.approx(120, abs=5)
-    assert seconds_until_due(Job, queues=["far"], using="default") == pytest.approx(300, abs=5)
-    assert seconds_until_due(Job, queues=["empty"], using="default") is None
+    assert seconds_until_due(Job, using=QUEUE) == pytest.approx(120, abs=5)
+    assert seconds_until_due(Job, queues=["far"], using=QUEUE) == pytest.approx(300, abs=5)
+    assert seconds_until_due(Job, queues=["empty"], using=QUEUE) is None
 
 
 def test_suspects_waiting() -> None:
     pending()
-    assert suspects_waiting(Job, kinds=[KIND], using="default") == (0, None)
+    assert suspects_waiting(Job, kinds=[KIND], using=QUEUE) == (0, None)
     pending(2, crash_count=1)
     pending(crash_count=1, job_type="others.work")
     pending(crash_count=1, queue="q", available_at=Now() + timedelta(minutes=1))
 
-    due, seconds = suspects_waiting(Job, kinds=[KIND], using="default")
+    due, seconds = suspects_waiting(Job, kinds=[KIND], using=QUEUE)
     assert due == 2 and seconds == pytest.approx(60, abs=5)
-    assert suspects_waiting(Job, kinds=[KIND], queues=["default"], using="default") == (2, None)
-    assert suspects_waiting(Job, kinds=[KIND], queues=["q"], using="default")[0] == 0
+    assert suspects_waiting(Job, kinds=[KIND], queues=["default"], using=QUEUE) == (2, None)
+    assert suspects_waiting(Job, kinds=[KIND], queues=["q"], using=QUEUE)[0] == 0
 
 
 def test_anything_due() -> None:
-    assert not anything_due(Job, kinds=[KIND], using="default")
+    assert not anything_due(Job, kinds=[KIND], using=QUEUE)
     pending(available_at=Now() + timedelta(minutes=1))
     pending(crash_count=1)
     pending(job_type="others.work")
-    assert not anything_due(Job, kinds=[KIND], using="default")
+    assert not anything_due(Job, kinds=[KIND], using=QUEUE)
     pending(queue="q")
 
-    assert anything_due(Job, kinds=[KIND], using="default")
-    assert anything_due(Job, kinds=[KIND], queues=["q"], using="default")
-    assert not anything_due(Job, kinds=[KIND], queues=["default"], using="default")
+    assert anything_due(Job, kinds=[KIND], using=QUEUE)
+    assert anything_due(Job, kinds=[KIND], queues=["q"], using=QUEUE)
+    assert not anything_due(Job, kinds=[KIND], queues=["default"], using=QUEUE)

@@ -22,6 +22,7 @@ from pgjobs.queue.progress import write_progress
 from pgjobs.queue.settle import settle
 from tests.jobsapp.models import Effect
 from tests.leases.factories import PROBLEM, claim, end, lapse, running, stranger, whole_row
+from tests.support.own_database import QUEUE
 
 OUTCOMES: list[Outcome] = [
     Succeeded('{"pages": 3}'),
@@ -45,14 +46,14 @@ def reaped_and_claimed_again(job: ClaimedJob) -> None:
     from tests.leases.factories import make_due
 
     lapse(job.lease.pk)
-    reap_lapsed(Job, using="default")
+    reap_lapsed(Job, using=QUEUE)
     make_due(job.lease.pk)
     [again] = claim(1, owner=job.lease.owner, suspects=True)
     assert again.lease.pk == job.lease.pk
 
 
 def released_and_claimed_again(job: ClaimedJob) -> None:
-    release(Job, [job.lease], using="default")
+    release(Job, [job.lease], using=QUEUE)
     [again] = claim(1, owner=job.lease.owner)
     assert (again.lease.pk, again.attempt) == (job.lease.pk, job.attempt)
 
@@ -93,14 +94,14 @@ def test_no_other_verb_moves_anything_either(lose: Callable[[ClaimedJob], None])
     lose(job)
     before = whole_row(job.lease.pk)
 
-    assert renew(Job, [job.lease], lease_seconds=999, using="default") == set()
-    assert release(Job, [job.lease], using="default") == set()
-    assert release_claim(Job, job.lease.token, using="default") == set()
-    write_progress([(job.lease, '{"done": 1}')], using="default")
+    assert renew(Job, [job.lease], lease_seconds=999, using=QUEUE) == set()
+    assert release(Job, [job.lease], using=QUEUE) == set()
+    assert release_claim(Job, job.lease.token, using=QUEUE) == set()
+    write_progress([(job.lease, '{"done": 1}')], using=QUEUE)
     with pytest.raises(LeaseLost, match=rf"job {job.lease.pk}: its lease has passed"):
-        leave(Job, job.lease, to="succeeded", using="default")
-    with pytest.raises(LeaseLost), transaction.atomic():
-        hold(Job, job.lease, using="default")
+        leave(Job, job.lease, to="succeeded", using=QUEUE)
+    with pytest.raises(LeaseLost), transaction.atomic(using=QUEUE):
+        hold(Job, job.lease, using=QUEUE)
 
     assert whole_row(job.lease.pk) == before
 
@@ -112,7 +113,7 @@ def test_finish_does_no_work_without_the_lease(lose: Callable[[ClaimedJob], None
     lose(job)
     before, results = whole_row(job.lease.pk), list(JobResult.objects.values())
 
-    with pytest.raises(LeaseLost), finishing(job, "{}", using="default"):
+    with pytest.raises(LeaseLost), finishing(job, "{}", using=QUEUE):
         Effect.objects.create(key="never", pid=0)
 
     assert whole_row(job.lease.pk) == before
@@ -128,9 +129,9 @@ def test_a_token_that_was_never_given_out() -> None:
 
     for outcome in OUTCOMES:
         assert end(with_lease(job, wrong), outcome) == set()
-    assert renew(Job, [wrong], lease_seconds=9, using="default") == set()
-    assert release(Job, [wrong], using="default") == set()
-    write_progress([(wrong, "{}")], using="default")
+    assert renew(Job, [wrong], lease_seconds=9, using=QUEUE) == set()
+    assert release(Job, [wrong], using=QUEUE) == set()
+    write_progress([(wrong, "{}")], using=QUEUE)
 
     assert whole_row(job.lease.pk) == before
 
@@ -142,7 +143,7 @@ def test_in_a_batch_the_held_move_and_the_lost_do_not() -> None:
     cancel([job.lease.pk for job in lost], actor="test")
     before = [whole_row(job.lease.pk) for job in lost]
 
-    moved = settle([Ended(job, Succeeded('"x"')) for job in jobs], using="default")
+    moved = settle([Ended(job, Succeeded('"x"')) for job in jobs], using=QUEUE)
 
     assert moved == {job.lease.pk for job in jobs[2:]}
     assert [whole_row(job.lease.pk) for job in lost] == before
@@ -156,14 +157,14 @@ def test_a_row_that_is_gone() -> None:
 
     assert end(job, Succeeded()) == set() and not JobResult.objects.exists()
     with pytest.raises(LeaseLost):
-        leave(Job, job.lease, to="succeeded", using="default")
+        leave(Job, job.lease, to="succeeded", using=QUEUE)
 
 
 @pytest.mark.django_db
 def test_leave_writes_and_clears() -> None:
     job = running()
 
-    leave(Job, job.lease, to="succeeded", using="default", completed_at=Now(), note="by hand")
+    leave(Job, job.lease, to="succeeded", using=QUEUE, completed_at=Now(), note="by hand")
 
     row = whole_row(job.lease.pk)
     assert (row["status"], row["note"], row["lease_owner"]) == ("succeeded", "by hand", None)

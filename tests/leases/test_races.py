@@ -20,6 +20,7 @@ from pgjobs.queue.settle import settle
 from tests.jobsapp.models import Effect
 from tests.leases.factories import PROBLEM, claim, claim_ids, columns, end, lapse, pending, running
 from tests.leases.sessions import Paused, Session, can_lock, sessions, transaction_open
+from tests.support.own_database import QUEUE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,12 +42,12 @@ def second(both: list[Session]) -> Session:
 
 
 def reap() -> list[int]:
-    reaped = reap_lapsed(Job, using="default")
+    reaped = reap_lapsed(Job, using=QUEUE)
     return [*reaped.requeued, *reaped.exhausted]
 
 
 def finish(job: ClaimedJob, pause: Callable[[], None] = lambda: None) -> None:
-    with finishing(job, '"done"', using="default"):
+    with finishing(job, '"done"', using=QUEUE):
         Effect.objects.create(key=f"job {job.lease.pk}", pid=0)
         pause()
 
@@ -80,7 +81,7 @@ def test_a_reaper_that_gives_up_leaves_the_row_to_the_settlement(first: Session,
     lapse(job.lease.pk)
 
     def reap_in_vain(pause: Callable[[], None]) -> None:
-        with transaction.atomic():
+        with transaction.atomic(using=QUEUE):
             reap()
             pause()
             transaction.set_rollback(True)
@@ -100,13 +101,13 @@ def test_renewal_passes_by_a_row_that_is_being_finished(first: Session, second: 
     before = columns(finished.lease.pk, "heartbeat_at"), columns(other.lease.pk, "heartbeat_at")
     finishing_now = Paused(first, lambda pause: finish(finished, pause))
 
-    alive = second.run(renew, Job, [finished.lease, other.lease], lease_seconds=60, using="default")
+    alive = second.run(renew, Job, [finished.lease, other.lease], lease_seconds=60, using=QUEUE)
 
     assert alive == {finished.lease.pk, other.lease.pk}
     assert columns(finished.lease.pk, "heartbeat_at") == before[0]
     assert columns(other.lease.pk, "heartbeat_at") > before[1]
     finishing_now.finish()
-    assert second.run(renew, Job, [finished.lease], lease_seconds=60, using="default") == set()
+    assert second.run(renew, Job, [finished.lease], lease_seconds=60, using=QUEUE) == set()
 
 
 def test_progress_passes_by_a_row_that_is_being_finished(first: Session, second: Session) -> None:
@@ -114,7 +115,7 @@ def test_progress_passes_by_a_row_that_is_being_finished(first: Session, second:
     finishing_now = Paused(first, lambda pause: finish(finished, pause))
 
     told = [(finished.lease, '{"done": 1}'), (other.lease, '{"done": 2}')]
-    second.run(write_progress, told, using="default")
+    second.run(write_progress, told, using=QUEUE)
 
     finishing_now.finish()
     assert columns(finished.lease.pk, "progress") is None
@@ -149,7 +150,7 @@ def test_the_reaper_comes_first_and_finish_does_no_work(first: Session, second: 
 def test_a_renewal_under_way_keeps_the_reaper_off(first: Session, second: Session) -> None:
     job = running()
     lapse(job.lease.pk)
-    renewing = transaction_open(first, lambda: renew(Job, [job.lease], lease_seconds=60, using="default"))
+    renewing = transaction_open(first, lambda: renew(Job, [job.lease], lease_seconds=60, using=QUEUE))
 
     assert second.run(reap) == []
 
@@ -163,10 +164,10 @@ def test_the_reaper_comes_first_and_the_renewal_does_not_revive(first: Session, 
     lapse(job.lease.pk)
     reaping = transaction_open(first, reap)
     # Not yet committed, so the holder still counts as one; it neither waits nor writes.
-    assert second.run(renew, Job, [job.lease], lease_seconds=60, using="default") == {job.lease.pk}
+    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE) == {job.lease.pk}
     reaping.finish()
 
-    assert second.run(renew, Job, [job.lease], lease_seconds=60, using="default") == set()
+    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE) == set()
     assert columns(job.lease.pk, "status", "lease_token") == ("pending", None)
 
 
@@ -213,7 +214,7 @@ def test_cancel_comes_first_and_finish_does_no_work(first: Session, second: Sess
 def test_release_comes_first_and_the_reaper_counts_no_crash(first: Session, second: Session) -> None:
     job = running()
     lapse(job.lease.pk)
-    releasing = transaction_open(first, lambda: release(Job, [job.lease], using="default"))
+    releasing = transaction_open(first, lambda: release(Job, [job.lease], using=QUEUE))
 
     assert second.run(reap) == []
 
@@ -225,7 +226,7 @@ def test_the_reaper_comes_first_and_release_gives_nothing_back_twice(first: Sess
     job = running()
     lapse(job.lease.pk)
     reaping = transaction_open(first, reap)
-    releasing = second.start(release, Job, [job.lease], using="default")
+    releasing = second.start(release, Job, [job.lease], using=QUEUE)
     second.wait_blocked()
     reaping.finish()
 
@@ -237,7 +238,7 @@ def test_two_reapers_share_the_work(first: Session, second: Session) -> None:
     pending(6)
     ids = [job.lease.pk for job in claim(6)]
     lapse(*ids)
-    reaping = transaction_open(first, lambda: reap_lapsed(Job, using="default", limit=3).requeued)
+    reaping = transaction_open(first, lambda: reap_lapsed(Job, using=QUEUE, limit=3).requeued)
 
     assert sorted(second.run(reap)) == ids[3:]
 
@@ -286,27 +287,27 @@ def awaited_and_keyed() -> list[ClaimedJob]:
 MANY: dict[str, tuple[Callable[[], list[ClaimedJob]], Callable[[list[ClaimedJob]], Any]]] = {
     "settle": (
         lambda: [running(), running()],
-        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using="default"),
+        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using=QUEUE),
     ),
     "settle mixed outcomes": (
         lambda: [running(), running()],
-        lambda jobs: settle([Ended(job, Raised(PROBLEM, 0)) for job in jobs], using="default"),
+        lambda jobs: settle([Ended(job, Raised(PROBLEM, 0)) for job in jobs], using=QUEUE),
     ),
     "settle keyed": (
         lambda: [running(idempotency_key="z"), running(idempotency_key="a")],
-        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using="default"),
+        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using=QUEUE),
     ),
     "settle awaited and keyed": (
         awaited_and_keyed,
-        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using="default"),
+        lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using=QUEUE),
     ),
     "release": (
         lambda: [running(), running()],
-        lambda jobs: release(Job, [job.lease for job in jobs], using="default"),
+        lambda jobs: release(Job, [job.lease for job in jobs], using=QUEUE),
     ),
     "release owner": (
         lambda: [running(), running()],
-        lambda jobs: release_owner(Job, "worker-a", using="default"),
+        lambda jobs: release_owner(Job, "worker-a", using=QUEUE),
     ),
     "cancel": (
         lambda: [running(), running()],
@@ -338,11 +339,11 @@ def test_keys_are_stored_in_their_own_order(first: Session, second: Session) -> 
     low, high = running(idempotency_key="b"), running(idempotency_key="a")
     third = running(idempotency_key="a")
     storing = transaction_open(first, lambda: end(third, Succeeded('"third"')))
-    settling = second.start(settle, [Ended(low, Succeeded()), Ended(high, Succeeded())], using="default")
+    settling = second.start(settle, [Ended(low, Succeeded()), Ended(high, Succeeded())], using=QUEUE)
     second.wait_blocked()
 
     # It waits for "a" and has not touched "b" yet: another may store that without waiting.
-    with transaction.atomic():
+    with transaction.atomic(using=QUEUE):
         JobResult.objects.create(idempotency_key="b", job_id=0, produced_by="probe")
         transaction.set_rollback(True)
 

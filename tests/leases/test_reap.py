@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models.functions import Now
 
 from pgjobs import signals
@@ -24,12 +23,13 @@ from tests.leases.factories import (
     running,
     whole_row,
 )
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
 
 
 def reap(limit: int | None = None) -> Reaped:
-    return reap_lapsed(Job, using="default", limit=limit)
+    return reap_lapsed(Job, using=QUEUE, limit=limit)
 
 
 def delay_of(pk: int) -> float:
@@ -196,11 +196,11 @@ def test_a_known_death_is_taken_back_before_the_lease_ends(settings: Any) -> Non
     mine = [job.lease.pk for job in claim(4, owner="worker-a")]
     [other] = claim(1, owner="worker-b")
 
-    reaped = reap_owner(Job, "worker-a", using="default")
+    reaped = reap_owner(Job, "worker-a", using=QUEUE)
 
     assert sorted(reaped.requeued) == mine
     assert columns(other.lease.pk, "status") == "running"
-    assert not reap_owner(Job, "worker-a", using="default")
+    assert not reap_owner(Job, "worker-a", using=QUEUE)
 
 
 def test_the_signal_tells_which_rows() -> None:
@@ -258,7 +258,7 @@ def test_a_known_death_with_a_row_that_cannot_be_moved(refusing_trigger: str) ->
     ids = pending(3)
     claim(10)
 
-    assert sorted(reap_owner(Job, "worker-a", using="default").requeued) == ids
+    assert sorted(reap_owner(Job, "worker-a", using=QUEUE).requeued) == ids
 
 
 def test_the_age_of_a_heartbeat_is_by_the_databases_clock() -> None:

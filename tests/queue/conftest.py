@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from django.db import connection
 
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.queue.registry import registry
+from tests.support.own_database import connection
 
 END = "pgjobs_test_end"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -16,6 +16,7 @@ from pgjobs import codec, job
 from pgjobs.exceptions import InvalidOption, NotStorable, SignatureMismatch
 from pgjobs.queue.models import Job
 from tests.jobsapp import jobs
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("scratch")]
 
@@ -150,7 +151,7 @@ def test_a_moment_that_has_passed_means_at_once() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_nothing_is_left_of_a_transaction_that_was_rolled_back(heard: Callable[[], list[str]]) -> None:
-    with transaction.atomic():
+    with transaction.atomic(using=QUEUE):
         jobs.ok.enqueue()
         jobs.ok.enqueue_many([{}, {}])
         transaction.set_rollback(True)
@@ -255,7 +256,7 @@ def test_one_notification_per_call_with_nothing_in_it(
 
 @pytest.mark.django_db(transaction=True)
 def test_workers_are_told_when_the_transaction_commits(heard: Callable[[], list[str]]) -> None:
-    with transaction.atomic():
+    with transaction.atomic(using=QUEUE):
         for _ in range(5):
             jobs.ok.enqueue()
     assert heard() == [""]  # alike notifications of one transaction are one

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 
 from pgjobs import LeaseLost
 from pgjobs.exceptions import AlreadyProduced, CommitLost, PgJobsError
@@ -16,6 +16,7 @@ from tests.jobsapp import jobs
 from tests.jobsapp.models import Effect
 from tests.leases.factories import columns, end, running, whole_row
 from tests.leases.sessions import Paused, sessions
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +41,7 @@ def nothing_happened(job: ClaimedJob) -> bool:
 
 def test_effects_follow_up_and_success_come_together() -> None:
     job = running(owner="worker-b", idempotency_key="k")
-    with sessions("elsewhere") as [other], finishing(job, '{"pages": 2}', using="default"):
+    with sessions("elsewhere") as [other], finishing(job, '{"pages": 2}', using=QUEUE):
         land()
         jobs.ok.enqueue()
         assert other.run(lambda: (Effect.objects.exists(), Job.objects.count())) == (False, 1)
@@ -59,7 +60,7 @@ def test_effects_follow_up_and_success_come_together() -> None:
 
 def test_without_a_result() -> None:
     job = running()
-    with finishing(job, None, using="default"):
+    with finishing(job, None, using=QUEUE):
         land()
 
     assert columns(job.lease.pk, "status", "result") == ("succeeded", None)
@@ -67,7 +68,7 @@ def test_without_a_result() -> None:
 
 def test_an_exception_in_the_block_undoes_all_and_keeps_the_lease() -> None:
     job = running(idempotency_key="k")
-    with pytest.raises(ZeroDivisionError), finishing(job, "1", using="default"):
+    with pytest.raises(ZeroDivisionError), finishing(job, "1", using=QUEUE):
         land()
         raise ZeroDivisionError
 
@@ -77,9 +78,9 @@ def test_an_exception_in_the_block_undoes_all_and_keeps_the_lease() -> None:
 
 def test_a_failed_savepoint_inside_is_the_handlers_own_affair() -> None:
     job = running()
-    with finishing(job, "1", using="default"):
+    with finishing(job, "1", using=QUEUE):
         land()
-        with pytest.raises(IntegrityError), transaction.atomic():
+        with pytest.raises(IntegrityError), transaction.atomic(using=QUEUE):
             land("undone")
             statement("INSERT INTO pgjobs_job (job_type, max_attempts) VALUES ('x', 0)")
 
@@ -89,10 +90,10 @@ def test_a_failed_savepoint_inside_is_the_handlers_own_affair() -> None:
 
 def test_finish_twice_is_refused_by_the_fence() -> None:
     job = running()
-    with finishing(job, "1", using="default"):
+    with finishing(job, "1", using=QUEUE):
         pass
 
-    with pytest.raises(LeaseLost), finishing(job, "2", using="default"):
+    with pytest.raises(LeaseLost), finishing(job, "2", using=QUEUE):
         land()
     assert columns(job.lease.pk, "result") == 1 and not Effect.objects.exists()
 
@@ -102,8 +103,8 @@ def test_inside_atomic_it_is_refused() -> None:
     job = running()
     with (
         pytest.raises(PgJobsError, match=r"ctx\.finish\(\) opens its own transaction.*atomic\(\) block"),
-        transaction.atomic(),
-        finishing(job, None, using="default"),
+        transaction.atomic(using=QUEUE),
+        finishing(job, None, using=QUEUE),
     ):
         land()
 
@@ -114,7 +115,7 @@ def test_with_autocommit_off_it_is_refused() -> None:
     job = running()
     transaction.set_autocommit(False)
     try:
-        with pytest.raises(PgJobsError, match="turn autocommit on"), finishing(job, None, using="default"):
+        with pytest.raises(PgJobsError, match="turn autocommit on"), finishing(job, None, using=QUEUE):
             land()
     finally:
         transaction.rollback()
@@ -155,7 +156,7 @@ def test_a_commit_that_will_not_happen_is_noticed(harm: Callable[[], None]) -> N
         pytest.raises(
             CommitLost, match=rf"job {job.lease.pk}: the transaction of ctx.finish\(\) did not commit"
         ),
-        finishing(job, "1", using="default"),
+        finishing(job, "1", using=QUEUE),
     ):
         land()
         harm()
@@ -166,7 +167,7 @@ def test_a_commit_that_will_not_happen_is_noticed(harm: Callable[[], None]) -> N
 
 def test_a_session_that_ends_inside_the_block() -> None:
     job = running(idempotency_key="k")
-    with pytest.raises((DatabaseError, CommitLost)), finishing(job, "1", using="default"):
+    with pytest.raises((DatabaseError, CommitLost)), finishing(job, "1", using=QUEUE):
         land()
         end_the_session()
 
@@ -175,7 +176,7 @@ def test_a_session_that_ends_inside_the_block() -> None:
 
 def test_a_transaction_marked_for_rollback_is_no_success() -> None:
     job = running()
-    with pytest.raises(transaction.TransactionManagementError), finishing(job, "1", using="default"):
+    with pytest.raises(transaction.TransactionManagementError), finishing(job, "1", using=QUEUE):
         land()
         transaction.set_rollback(True)
 
@@ -186,7 +187,7 @@ def test_a_deferred_constraint_that_fails_at_commit_is_no_success() -> None:
     job = running()
     statement("CREATE TABLE late (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     try:
-        with pytest.raises(IntegrityError), finishing(job, "1", using="default"):
+        with pytest.raises(IntegrityError), finishing(job, "1", using=QUEUE):
             land()
             statement("INSERT INTO late VALUES (1), (1)")
         assert nothing_happened(job)
@@ -196,10 +197,10 @@ def test_a_deferred_constraint_that_fails_at_commit_is_no_success() -> None:
 
 def test_a_key_that_has_a_result_skips_the_block() -> None:
     first, second = running(idempotency_key="k"), running(idempotency_key="k")
-    with finishing(first, '"first"', using="default"):
+    with finishing(first, '"first"', using=QUEUE):
         land()
 
-    with pytest.raises(AlreadyProduced) as caught, finishing(second, '"second"', using="default"):
+    with pytest.raises(AlreadyProduced) as caught, finishing(second, '"second"', using=QUEUE):
         land()
 
     assert caught.value.key == "k" and Effect.objects.count() == 1
@@ -213,14 +214,14 @@ def test_two_finish_blocks_with_one_key_race(first_commits: bool) -> None:
     jobs_of_key = [running(idempotency_key="k"), running(idempotency_key="k")]
 
     def first_block(pause: Callable[[], None]) -> None:
-        with finishing(jobs_of_key[0], '"first"', using="default"):
+        with finishing(jobs_of_key[0], '"first"', using=QUEUE):
             land("first")
             pause()
             if not first_commits:
                 raise ZeroDivisionError
 
     def second_block() -> None:
-        with finishing(jobs_of_key[1], '"second"', using="default"):
+        with finishing(jobs_of_key[1], '"second"', using=QUEUE):
             land("second")
 
     with sessions("one", "two") as [one, two]:

@@ -12,6 +12,7 @@ from pgjobs.queue.outcomes import AlreadyExisted, Failed, Outcome, Raised, Snooz
 from pgjobs.queue.settle import settle
 from tests.leases.factories import PROBLEM, claim, columns, end, pending, running
 from tests.leases.sessions import Paused, sessions, transaction_open
+from tests.support.own_database import QUEUE
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +41,7 @@ def test_the_first_producer_is_named() -> None:
 
 def test_two_of_one_batch() -> None:
     first, second = running(idempotency_key="k"), running(idempotency_key="k")
-    moved = settle([Ended(first, Succeeded('"a"')), Ended(second, Succeeded('"b"'))], using="default")
+    moved = settle([Ended(first, Succeeded('"a"')), Ended(second, Succeeded('"b"'))], using=QUEUE)
 
     assert moved == {first.lease.pk, second.lease.pk} and len(results()) == 1
     [(winner, _, result)] = results().values()
@@ -53,7 +54,7 @@ def test_a_batch_of_keys_old_and_new() -> None:
     JobResult.objects.create(idempotency_key="old", job_id=9, produced_by="earlier", result="kept")
     old, new, plain = running(idempotency_key="old"), running(idempotency_key="new"), running()
 
-    moved = settle([Ended(job, Succeeded('"now"')) for job in (plain, old, new)], using="default")
+    moved = settle([Ended(job, Succeeded('"now"')) for job in (plain, old, new)], using=QUEUE)
 
     assert moved == {old.lease.pk, new.lease.pk, plain.lease.pk}
     assert said(old) == ("succeeded", "kept", "result already existed: produced by job 9 on worker earlier")
@@ -113,7 +114,7 @@ def test_two_sessions_race_for_one_key(first_commits: bool) -> None:
     second = running(owner="worker-b", idempotency_key="k")
 
     def settle_first(pause: Callable[[], None]) -> None:
-        with transaction.atomic():
+        with transaction.atomic(using=QUEUE):
             end(first, Succeeded('"first"'))
             pause()
             transaction.set_rollback(not first_commits)

@@ -26,6 +26,7 @@ from pgjobs.queue.outcomes import (
 from pgjobs.queue.settle import landed, settle, written
 from pgjobs.queue.states import JobStatus
 from tests.leases.factories import PROBLEM, claim, columns, end, lapse, make_due, running, whole_row
+from tests.support.own_database import QUEUE
 
 pytestmark = pytest.mark.django_db
 
@@ -176,7 +177,7 @@ def test_a_batch_of_all_outcomes_is_one_statement(django_assert_num_queries: Any
     ended = [Ended(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
 
     with django_assert_num_queries(1):
-        moved = settle(ended[::-1], using="default")
+        moved = settle(ended[::-1], using=QUEUE)
 
     assert moved == {job.lease.pk for job in jobs}
     statuses = [columns(job.lease.pk, "status") for job in jobs]
@@ -188,7 +189,7 @@ def test_results_only_are_one_statement_too(django_assert_num_queries: Any) -> N
     jobs = [running() for _ in range(3)]
 
     with django_assert_num_queries(1):
-        settle([Ended(job, Succeeded(f"{n}")) for n, job in enumerate(jobs)], using="default")
+        settle([Ended(job, Succeeded(f"{n}")) for n, job in enumerate(jobs)], using=QUEUE)
 
     assert [columns(job.lease.pk, "result") for job in jobs] == [0, 1, 2]
 
@@ -230,29 +231,29 @@ def ended(job: ClaimedJob, outcome: Outcome) -> Ended:
 def test_an_end_that_has_landed_is_recognised(outcome: Outcome) -> None:
     """Its answer was lost with the connection, so it is sent again, moves nothing, and asks."""
     job = running()
-    assert landed([ended(job, outcome)], using="default") == set()
-    settle([ended(job, outcome)], using="default")
-    assert settle([ended(job, outcome)], using="default") == set()
+    assert landed([ended(job, outcome)], using=QUEUE) == set()
+    settle([ended(job, outcome)], using=QUEUE)
+    assert settle([ended(job, outcome)], using=QUEUE) == set()
 
-    assert landed([ended(job, outcome)], using="default") == {job.lease.pk}
+    assert landed([ended(job, outcome)], using=QUEUE) == {job.lease.pk}
 
 
 def test_the_end_of_another_attempt_is_not_taken_for_ones_own() -> None:
     job = running()
-    release(Job, [job.lease], using="default")
+    release(Job, [job.lease], using=QUEUE)
     [again] = claim(1, owner="worker-b")
     end(again, Succeeded("1"))
 
-    assert landed([ended(job, Succeeded("1"))], using="default") == set()
-    assert landed([ended(again, Succeeded("1"))], using="default") == {job.lease.pk}
+    assert landed([ended(job, Succeeded("1"))], using=QUEUE) == set()
+    assert landed([ended(again, Succeeded("1"))], using=QUEUE) == {job.lease.pk}
 
 
 def test_a_reaped_attempt_has_not_landed() -> None:
     job = running()
     lapse(job.lease.pk)
-    reap_lapsed(Job, using="default")
+    reap_lapsed(Job, using=QUEUE)
 
-    assert landed([ended(job, Raised(PROBLEM, 0))], using="default") == set()
+    assert landed([ended(job, Raised(PROBLEM, 0))], using=QUEUE) == set()
 
 
 def test_an_end_has_landed_even_when_the_next_attempt_has_begun() -> None:
@@ -261,14 +262,14 @@ def test_an_end_has_landed_even_when_the_next_attempt_has_begun() -> None:
     claim(1)
 
     # The row has moved on; what matters is that nothing is written over the next attempt.
-    assert settle([ended(job, Raised(PROBLEM, 0))], using="default") == set()
+    assert settle([ended(job, Raised(PROBLEM, 0))], using=QUEUE) == set()
 
 
 def test_cancelled_is_not_landed() -> None:
     job = running()
     cancel([job.lease.pk], actor="test")
 
-    assert landed([ended(job, Succeeded())], using="default") == set()
+    assert landed([ended(job, Succeeded())], using=QUEUE) == set()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +280,7 @@ def test_asking_whether_it_landed_survives_an_edited_history(history: Any) -> No
     end(job, Raised(PROBLEM, 60))
     Job.objects.filter(pk=job.lease.pk).update(errors=history)
 
-    assert landed([ended(job, Raised(PROBLEM, 60))], using="default") == set()
+    assert landed([ended(job, Raised(PROBLEM, 60))], using=QUEUE) == set()
 
 
 def test_what_outcomes_come_to_without_a_database() -> None:
@@ -307,7 +308,7 @@ def test_results_without_a_key_are_kept_on_the_job_only() -> None:
 
 
 def test_nothing_to_settle() -> None:
-    assert settle([], using="default") == set()
+    assert settle([], using=QUEUE) == set()
 
 
 def test_a_delay_that_has_passed_can_be_claimed() -> None:

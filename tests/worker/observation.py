@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from django.db import connection
-
 from pgjobs.models import Job
 from pgjobs.queue.states import TERMINAL
 from tests.jobsapp.models import Effect
+from tests.support.own_database import connection
 from tests.support.waiting import wait_until
 
 

@@ -1,7 +1,9 @@
 """Handlers that run past their timeout: ended, or their process replaced, at nobody else's cost."""
 
+import random
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -104,6 +106,7 @@ def test_a_timeout_at_the_last_moment_hits_no_other_job() -> None:
         confirm=lambda held: True,
         stopping=threading.Event(),
     )
+    dice = random.Random(3)
     previous = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -114,6 +117,9 @@ def test_a_timeout_at_the_last_moment_hits_no_other_job() -> None:
             )
             slot.start()
             while pair[0].thread_id is None and not pair[0].ended:
+                pass
+            aim = time.monotonic() + dice.uniform(0, 0.0015)
+            while time.monotonic() < aim:
                 pass
             pair[0].deadline = clock.now() - 1
             deadlines.enforce(pair, stuck_grace=60)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -23,6 +22,7 @@ from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.sweep import sweep_due
 from tests.leases.factories import claim as claim_jobs
 from tests.leases.factories import end as end_job
+from tests.support.own_database import QUEUE, connection
 
 PATIENCE = 30.0
 
@@ -33,12 +33,12 @@ class Carrier:
     def __init__(self) -> None:
         self.owner = f"carrier.{uuid.uuid4().hex[:8]}"
         self.holdings = Holdings(60)
-        self.recorder = Recorder("default", self.holdings)
+        self.recorder = Recorder(QUEUE, self.holdings)
         self.stopping = threading.Event()
         self.parked: list[float] = []
         self._names: set[str] = set()
         self._turns = Turns(
-            using="default",
+            using=QUEUE,
             recorder=self.recorder,
             holdings=self.holdings,
             confirm=lambda holding: not holding.lost,
@@ -73,7 +73,7 @@ class Carrier:
             names=sorted(self._names),
             queues=(),
             suspects=suspects,
-            using="default",
+            using=QUEUE,
         )
         return self.holdings.add(claimed, clock.now())[0] if claimed else None
 
@@ -99,7 +99,7 @@ class Carrier:
     def wake(self, execution: Execution) -> Execution:
         """Its open sleep or deadline is over; then as :meth:`run`."""
         make_due(execution)
-        assert sweep_due(using="default"), "nothing was due"
+        assert sweep_due(using=QUEUE), "nothing was due"
         return self.run(execution)
 
     def replay(self, execution: Execution) -> Execution:

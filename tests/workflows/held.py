@@ -1,10 +1,11 @@
-"""Statements of the engine held up inside the database, so that a test can choose what happens at that moment."""
+"""Commits of the engine held up inside the database, so that a test can choose what happens at that moment."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection, connections
+from django.db import connections
 
+from tests.support.own_database import QUEUE, connection
 from tests.support.waiting import wait_until
 
 _KEY = 4_711
@@ -12,7 +13,7 @@ _KEY = 4_711
 
 @contextmanager
 def held(table: str, event: str, when: str = "true") -> Iterator["Hold"]:
-    """From now on, statements that would change such rows wait until :meth:`Hold.let_go`.
+    """From now on, transactions that have changed such rows wait, in their commit, until :meth:`Hold.let_go`.
 
     ``event`` is "INSERT", "UPDATE" or "UPDATE OF column"; ``when`` a condition on NEW (and OLD).
     """
@@ -21,11 +22,11 @@ def held(table: str, event: str, when: str = "true") -> Iterator["Hold"]:
         cursor.execute("SELECT pg_advisory_lock(%s)", [_KEY])
         cursor.execute(
             "CREATE OR REPLACE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS"
-            f" $$ BEGIN PERFORM pg_advisory_xact_lock_shared({_KEY}); RETURN NEW; END $$"
+            f" $$ BEGIN PERFORM pg_advisory_xact_lock_shared({_KEY}); RETURN NULL; END $$"
         )
         cursor.execute(
-            f"CREATE TRIGGER hold_up BEFORE {event} ON {table} FOR EACH ROW WHEN ({when})"
-            " EXECUTE FUNCTION hold_up()"
+            f"CREATE CONSTRAINT TRIGGER hold_up AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED"
+            f" FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION hold_up()"
         )
     try:
         yield hold
@@ -43,7 +44,7 @@ class Hold:
 
     def wait_reached(self, timeout: float = 30.0) -> int:
         """The server process that waits here, once one does."""
-        return wait_until(lambda: (self.waiting() or [0])[0], timeout, "a statement to be held up")
+        return wait_until(lambda: (self.waiting() or [0])[0], timeout, "a commit to be held up")
 
     def waiting(self) -> list[int]:
         with connection.cursor() as cursor:
@@ -73,6 +74,6 @@ def in_transaction(pids: list[int]) -> list[int]:
 
 def sessions_waiting_for(pid: int) -> list[int]:
     """Server processes that a server process holds up."""
-    with connections["default"].cursor() as cursor:
+    with connections[QUEUE].cursor() as cursor:
         cursor.execute("SELECT pid FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))", [pid])
         return [waiting for (waiting,) in cursor.fetchall()]

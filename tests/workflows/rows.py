@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.db.models.functions import Now
 
 from pgjobs.models import Execution, Job, StepOutput, Wait
+from tests.support.own_database import connection
 
 NAME = "tests.flow"
 ENDED = ("succeeded", "failed", "cancelled")

@@ -96,11 +96,11 @@ def test_the_claim_does_not_see_what_lies_beneath(
 ) -> None:
     [alone], [plan] = seen["alone"][statement], seen[beneath][statement]
 
-    assert plan.indexes() == alone.indexes() >= {"pgjobs_execution_claim"}, plan
-    assert plan.seq_scans() == alone.seq_scans() == [], plan
-    assert plan.sorted_rows() <= max(alone.sorted_rows(), 10), plan
-    # The update of ten rows writes into indexes, which are a level or two deeper now. The search is the same.
-    assert plan.part("due").buffers <= alone.part("due").buffers + 3, f"{alone}\n\n{plan}"
+    before, after = alone.part("due"), plan.part("due")
+    assert after.indexes() == before.indexes() == {"pgjobs_execution_claim"}, plan
+    # Up to two more for each of the ten rows: they lie on pages of their own, with what the last test left there.
+    assert after.buffers <= before.buffers + 20, f"{alone}\n\n{plan}"
+    assert plan.seq_scans() == [] and plan.sorted_rows() <= 10, plan
 
 
 @pytest.mark.django_db

@@ -14,7 +14,7 @@ from tests.worker.conftest import Spawn
 from tests.workflows.carrier import Carrier, charge_crashes
 from tests.workflows.rows import status
 
-HURRY = {"CRASH_DELAY_SECONDS": 0.05, "CRASH_DELAY_CAP_SECONDS": 0.1}
+HURRY = {"CRASH_DELAY_SECONDS": 0.05, "CRASH_DELAY_CAP_SECONDS": 0.1, "IDLE_POLL_SECONDS": 0.5}
 
 
 @pytest.mark.workers

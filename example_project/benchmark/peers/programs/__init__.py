@@ -1,0 +1,1 @@
+"""What runs inside an entrant's own environment. These modules import the entrant, so nothing else imports them."""

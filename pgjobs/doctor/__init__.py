@@ -1,0 +1,1 @@
+"""What is wrong with the database side of the queue, since when, and what cures it. Reads only."""

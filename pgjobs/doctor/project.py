@@ -1,0 +1,114 @@
+"""Settings of the Django project that will hurt, above all behind a pooler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.db import connections
+
+from pgjobs.conf import get_settings
+from pgjobs.doctor.findings import WARNING, Finding, Patient, span
+from pgjobs.queue.enqueue import CHANNEL
+
+# A listening session is idle between two probes of its own; its latest statement is what tells it from others.
+_LISTENERS = f"""
+SELECT (SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND query ~ '^(LISTEN|NOTIFY) {CHANNEL}'),
+       (SELECT extract(epoch FROM max(clock_timestamp() - started_at))::float8 FROM pgjobs_worker
+        WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - make_interval(secs => %(silence)s)),
+       pg_has_role('pg_read_all_stats', 'USAGE')
+         OR (SELECT count(DISTINCT usename) = 1 FROM pg_stat_activity
+             WHERE datname = current_database() AND backend_type = 'client backend')"""  # noqa: S608
+
+_STARTED_FOR = 15.0  # seconds that a new worker may take to connect its listener
+
+
+def behind_pooler(patient: Patient) -> bool:
+    """Whether the session on the server is another than the one this client was told of."""
+    connection: Any = connections[patient.using]
+    ((pid,),) = patient.ask("SELECT pg_backend_pid()")
+    return bool(connection.connection.info.backend_pid != pid)
+
+
+def probe_debug(patient: Patient) -> Iterator[Finding]:
+    """DEBUG keeps every statement of a request or command in memory."""
+    if django_settings.DEBUG:
+        yield Finding(
+            "debug",
+            WARNING,
+            "DEBUG is True: Django keeps the statements of handlers in memory and shows settings to visitors.",
+            "DEBUG = True",
+            "Set DEBUG = False where workers run.",
+        )
+
+
+def probe_pooler(patient: Patient) -> Iterator[Finding]:
+    """What Django's documentation asks for behind a pooler in transaction mode."""
+    if not behind_pooler(patient):
+        return
+    settings = connections[patient.using].settings_dict
+    options = settings.get("OPTIONS") or {}
+    problems = []
+    if settings.get("CONN_MAX_AGE") != 0:
+        problems.append(
+            ("CONN_MAX_AGE", settings.get("CONN_MAX_AGE"), "idle clients keep places of the pooler", "0")
+        )
+    if not settings.get("DISABLE_SERVER_SIDE_CURSORS"):
+        problems.append(
+            (
+                "DISABLE_SERVER_SIDE_CURSORS",
+                False,
+                "iterator() loses its cursor between two statements",
+                "True",
+            )
+        )
+    for name, why in (
+        ("pool", "two pools in a row hold each other's places"),
+        ("server_side_binding", "statements prepared on one server session are unknown to the next"),
+    ):
+        if options.get(name):
+            problems.append((f"OPTIONS[{name!r}]", options[name], why, "False"))
+    if options.get("prepare_threshold") is not None:
+        problems.append(
+            (
+                "OPTIONS['prepare_threshold']",
+                options["prepare_threshold"],
+                "prepared statements get lost",
+                "None",
+            )
+        )
+    if get_settings().notify and get_settings().listen_database is None:
+        yield Finding(
+            "pooler",
+            WARNING,
+            "A pooler is in between, and NOTIFY is on: workers cannot LISTEN through it in transaction mode.",
+            "LISTEN_DATABASE = None",
+            "Set PGJOBS['LISTEN_DATABASE'] to an alias that reaches the server directly, or PGJOBS['NOTIFY'] = False.",
+        )
+    for name, value, why, good in problems:
+        yield Finding(
+            "pooler",
+            WARNING,
+            f"A pooler is in between, and {name} is {value!r}: {why}.",
+            f"{name} = {value!r}",
+            f"Set {name} = {good} in DATABASES[{patient.using!r}] (needed in transaction mode).",
+        )
+
+
+def probe_listener(patient: Patient) -> Iterator[Finding]:
+    """Workers that hear nothing poll; jobs then wait up to POLL_SECONDS."""
+    settings = get_settings()
+    if not settings.notify:
+        return
+    ((listeners, oldest, sees_all),) = patient.ask(_LISTENERS, silence=settings.lease_seconds)
+    if sees_all and not listeners and (oldest or 0) > _STARTED_FOR:
+        yield Finding(
+            "no-listener",
+            WARNING,
+            "PGJOBS['NOTIFY'] is on and workers live, but no session listens: due jobs wait for the next poll.",
+            f"for up to {span(oldest)}",
+            "Give the workers a connection that does not go through a pooler in transaction mode, or set "
+            "PGJOBS['NOTIFY'] = False; their log has the reason.",
+        )

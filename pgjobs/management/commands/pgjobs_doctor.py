@@ -1,0 +1,57 @@
+"""``manage.py pgjobs_doctor``: what is wrong with the database side of the queue, and what cures it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+
+from pgjobs.conf import get_settings
+from pgjobs.doctor.examination import examine
+from pgjobs.doctor.findings import CRITICAL, WARNING, Report
+
+
+class Command(BaseCommand):
+    """Prints each finding with its cure; ends with exit code 1 when one is critical."""
+
+    help = (
+        "Examine the database of pgjobs: bloat, old snapshots, indexes, autovacuum, settings, workers, leases. Changes "
+        "nothing. Ends with exit code 1 when a finding is critical."
+    )
+    requires_system_checks = ["pgjobs"]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """For people or for programs."""
+        parser.add_argument("--json", action="store_true", help="print the whole report as one JSON object")
+
+    def handle(self, **options: Any) -> None:
+        """Examine and report."""
+        try:
+            report = examine()
+        except DatabaseError as error:
+            alias = get_settings().database
+            raise CommandError(
+                f"Database {alias!r} cannot be examined: {' '.join(str(error).split())} "
+                f"Start the server, or correct DATABASES[{alias!r}]."
+            ) from error
+        if options["json"]:
+            self.stdout.write(json.dumps(report.as_dict(), indent=2))
+        else:
+            self._print(report)
+        critical = report.counts[CRITICAL]
+        if critical:
+            raise CommandError(f"{critical} critical {'finding' if critical == 1 else 'findings'}.")
+
+    def _print(self, report: Report) -> None:
+        self.stdout.write(
+            f"Database {report.database}, PostgreSQL {report.server}, {report.at:%Y-%m-%d %H:%M:%S %Z}"
+        )
+        styles = {CRITICAL: self.style.ERROR, WARNING: self.style.WARNING}
+        for finding in report.findings:
+            style = styles.get(finding.severity, self.style.NOTICE)
+            self.stdout.write(f"\n{style(finding.severity.value)} {finding.code}: {finding.what}")
+            self.stdout.write(f"  measure: {finding.measure}\n  cure: {finding.cure}")
+        told = ", ".join(f"{count} {severity}" for severity, count in report.counts.items() if count)
+        self.stdout.write(f"\n{told or 'Nothing found.'}")
