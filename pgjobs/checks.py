@@ -119,7 +119,8 @@ _RULES = (
     Rule(
         "pgjobs.W004",
         "All migrations of pgjobs are applied",
-        "Run: manage.py migrate (with --database for another alias than default).",
+        "Run: manage.py migrate (with --database for another alias than default). "
+        "Shown by that very command, it goes away with it.",
     ),
     Rule(
         "pgjobs.W005",

@@ -23,6 +23,7 @@ OUTAGE = (OperationalError, InterfaceError)
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
 _TRIES = 8
+_BRIEFLY = "50ms"
 
 
 def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -57,6 +58,35 @@ def retrying(using: str, work: Callable[[], Result]) -> Result:
 def sqlstate(error: BaseException) -> str:
     """PostgreSQL's five-character code of a Django database error, or an empty string."""
     return getattr(error.__cause__, "sqlstate", None) or ""
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the server is away, full, shutting down or read-only for now: what failed is to be tried again.
+
+    Django raises a read-only window, for one, as InternalError.
+    """
+    if isinstance(error, OUTAGE):
+        return True
+    return isinstance(error, DatabaseError) and sqlstate(error)[:2] in {"08", "25", "53", "57", "58"}
+
+
+def passing(error: BaseException) -> bool:
+    """Whether a transaction met a deadlock or a serialization failure: the same again may well succeed."""
+    return isinstance(error, DatabaseError) and sqlstate(error) in _TRANSIENT
+
+
+def brief_locks(using: str) -> None:
+    """For the rest of this transaction, give up on a lock that somebody holds for more than a moment.
+
+    A transaction of the project's that has signalled, decided or cancelled holds rows until it commits; the one
+    thread that writes for a whole process must not stand still for it.
+    """
+    rows(using, "SELECT set_config('lock_timeout', %(limit)s, true)", {"limit": _BRIEFLY})
+
+
+def busy(error: BaseException) -> bool:
+    """Whether a lock was not to be had in time: nothing was done, and others need not wait."""
+    return isinstance(error, DatabaseError) and sqlstate(error) == "55P03"
 
 
 def still_in_transaction(using: str, session: Any) -> bool:
@@ -103,13 +133,15 @@ def release_handler_connections() -> list[str]:
         elif _in_transaction(connection):
             problems.append(f"a transaction open on {connection.alias!r}")
         _forget_atomic_blocks(connection)
-        if "pool" in connection.settings_dict.get("OPTIONS", {}):
+        if connection.vendor == "postgresql" and "pool" in connection.settings_dict.get("OPTIONS", {}):
             _discard_session_state(connection)
         drop(connection.alias)
     return problems
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    if connection.vendor != "postgresql":
+        return False  # closing is all that can be done for other databases
     raw: Any = connection.connection
     return not raw.closed and raw.info.transaction_status.name not in ("IDLE", "UNKNOWN")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Generic, Protocol, TypeVar
 
 from django.apps import apps
@@ -42,8 +43,16 @@ class Registry(Generic[Entry]):
     def add(self, entry: Entry) -> None:
         """Register ``entry``. Raises :class:`DuplicateName`, naming both places, when the name is taken.
 
-        A module imported while Django still loads its apps is named later, by :meth:`resolve`.
+        A module imported while Django still loads its apps is named later, by :meth:`resolve`. Raises
+        :class:`InvalidHandler` when a name is not given and there is no default: every call of what makes a local
+        function, such as a decorator without ``functools.wraps``, makes one of the same name.
         """
+        qualname = getattr(entry.function, "__qualname__", "")
+        if not entry.name and "<locals>" in qualname:
+            raise InvalidHandler(
+                f"The {self._kind} at {place_of(entry)} is the local function {qualname}, and others may have that "
+                f"name too: give name=, or use functools.wraps in the decorator that made it."
+            )
         with self._lock:
             if entry.name is None and not apps.apps_ready:
                 self._unnamed.append(entry)
@@ -77,7 +86,7 @@ class Registry(Generic[Entry]):
                 f"The {self._kind} {name[:80]!r} at {place_of(entry)} is not usable: give 1 to 200 characters, no NUL."
             )
         first = self._by_name.get(name)
-        if first is not None and place_of(first) != place_of(entry):
+        if first is not None and not _is_the_same_again(first, entry):
             raise DuplicateName(self._kind, name, place_of(first), place_of(entry))
         self._by_name[name] = entry
 
@@ -95,7 +104,24 @@ def name_of(entry: Named) -> str:
     return f"{label}.{entry.function.__name__}"
 
 
+def _is_the_same_again(first: Named, entry: Named) -> bool:
+    """Whether it is one function, or one of a module that was imported anew.
+
+    A reload makes new code at the old place. Functions with one code between them, from one decorator or a loop, are
+    several: the later must not take the name of the earlier.
+    """
+    before, now = first.function, entry.function
+    if before is now:
+        return True
+    origins = {(f.__module__, getattr(f, "__qualname__", "")) for f in (before, now)}
+    return len(origins) == 1 and place_of(first) == place_of(entry) and _code(before) is not _code(now)
+
+
+def _code(function: Callable[..., Any]) -> CodeType:
+    return inspect.unwrap(function).__code__  # type: ignore[no-any-return]
+
+
 def place_of(entry: Named) -> str:
     """Where it is written, for people."""
-    code = inspect.unwrap(entry.function).__code__
+    code = _code(entry.function)
     return f"{code.co_filename}:{code.co_firstlineno}"

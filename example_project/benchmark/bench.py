@@ -23,6 +23,13 @@ class Sizes:
     bulk: int = 10_000
     pickups: int = 200
     idle_seconds: float = 20.0
+    executions: int = 10
+    steps: int = 200
+    completed: int = 500_000
+    future: int = 1_000_000
+    churn: int = 50_000
+    slow_jobs: int = 400
+    slow_milliseconds: int = 200
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,26 @@ MEANINGS = {
     "supervisor_rss_mb": Meaning("memory of its supervisor, resident", "MB"),
 }
 
+FURTHER = {
+    "two_processes": Meaning("two worker processes, over one", "times", Mark(1.6, True)),
+    "above_completed": Meaning("rate kept above many completed rows", "", Mark(0.97, True)),
+    "behind_future": Meaning("rate kept behind many future jobs of better priorities", "", Mark(0.9, True)),
+    "behind_snapshot": Meaning("rate kept at the end of a churn behind a held snapshot", "", Mark(0.9, True)),
+    "slow_linear": Meaning("slow jobs on 16 workers, part of linear", "", Mark(0.98, True)),
+    "slow_duplicates": Meaning("executions beyond one a job, the same run", "", Mark(1, False)),
+    "single_of_insert": Meaning("enqueue, part of a bare INSERT and commit", "", Mark(0.8, True)),
+    "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
+    "orphan_of_process": Meaning("job of a killed process runs again", "s", Mark(2, False)),
+    "orphan_of_host": Meaning("job of a lost host runs again", "s", Mark(36, False)),
+}
+"""Of the measurements that only ``--all`` or ``--only`` take."""
+
 
 def as_rows(values: Mapping[str, float]) -> list[list[Any]]:
     """Label, value, unit, mark and whether it is met, for a table."""
     rows = []
     for name, value in values.items():
-        meaning = MEANINGS[name]
+        meaning = (MEANINGS | FURTHER)[name]
         verdict = "" if meaning.mark is None else ("met" if meaning.mark.met(value) else "missed")
         rows.append([meaning.label, number(value), meaning.unit, meaning.mark or "", verdict])
     return rows

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from example_project.demo.crew import MANAGE, ChildFailed, Crew
 
@@ -65,6 +66,30 @@ class Fleet(Crew):
         self._children[name] = child
         self._tell_watcher(str(child.pid))
         return child
+
+    def start_command(self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path) -> None:
+        """Run any command as the leader of a session of its own; its output goes to a log."""
+        with self._log(name).open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=folder,
+                env=env,
+            )
+        self._children[name] = child
+        self._tell_watcher(str(child.pid))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to a child and to all that it started in its process group; nothing when it was never started."""
+        child = self._children.pop(name, None)
+        if child is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
     def end(self, name: str) -> None:
         """SIGTERM, and wait until it is gone."""

@@ -45,39 +45,16 @@ def probe_debug(patient: Patient) -> Iterator[Finding]:
 
 
 def probe_pooler(patient: Patient) -> Iterator[Finding]:
-    """What Django's documentation asks for behind a pooler in transaction mode."""
+    """What Django's documentation asks for behind a pooler in transaction mode, and what LISTEN needs."""
     if not behind_pooler(patient):
         return
-    settings = connections[patient.using].settings_dict
-    options = settings.get("OPTIONS") or {}
-    problems = []
-    if settings.get("CONN_MAX_AGE") != 0:
-        problems.append(
-            ("CONN_MAX_AGE", settings.get("CONN_MAX_AGE"), "idle clients keep places of the pooler", "0")
-        )
-    if not settings.get("DISABLE_SERVER_SIDE_CURSORS"):
-        problems.append(
-            (
-                "DISABLE_SERVER_SIDE_CURSORS",
-                False,
-                "iterator() loses its cursor between two statements",
-                "True",
-            )
-        )
-    for name, why in (
-        ("pool", "two pools in a row hold each other's places"),
-        ("server_side_binding", "statements prepared on one server session are unknown to the next"),
-    ):
-        if options.get(name):
-            problems.append((f"OPTIONS[{name!r}]", options[name], why, "False"))
-    if options.get("prepare_threshold") is not None:
-        problems.append(
-            (
-                "OPTIONS['prepare_threshold']",
-                options["prepare_threshold"],
-                "prepared statements get lost",
-                "None",
-            )
+    for name, value, why, good in _unsuited(connections[patient.using].settings_dict):
+        yield Finding(
+            "pooler",
+            WARNING,
+            f"A pooler is in between, and {name} is {value!r}: {why}.",
+            f"{name} = {value!r}",
+            f"Set {name} = {good} in DATABASES[{patient.using!r}] (needed in transaction mode).",
         )
     if get_settings().notify and get_settings().listen_database is None:
         yield Finding(
@@ -87,14 +64,29 @@ def probe_pooler(patient: Patient) -> Iterator[Finding]:
             "LISTEN_DATABASE = None",
             "Set PGJOBS['LISTEN_DATABASE'] to an alias that reaches the server directly, or PGJOBS['NOTIFY'] = False.",
         )
-    for name, value, why, good in problems:
-        yield Finding(
-            "pooler",
-            WARNING,
-            f"A pooler is in between, and {name} is {value!r}: {why}.",
-            f"{name} = {value!r}",
-            f"Set {name} = {good} in DATABASES[{patient.using!r}] (needed in transaction mode).",
+
+
+def _unsuited(settings: dict[str, Any]) -> Iterator[tuple[str, Any, str, str]]:
+    """Name, value, why it hurts, and the value that does not."""
+    options = settings.get("OPTIONS") or {}
+    if settings.get("CONN_MAX_AGE") != 0:
+        yield "CONN_MAX_AGE", settings.get("CONN_MAX_AGE"), "idle clients keep places of the pooler", "0"
+    if not settings.get("DISABLE_SERVER_SIDE_CURSORS"):
+        yield (
+            "DISABLE_SERVER_SIDE_CURSORS",
+            False,
+            "iterator() loses its cursor between two statements",
+            "True",
         )
+    for name, why in (
+        ("pool", "two pools in a row hold each other's places"),
+        ("server_side_binding", "statements prepared on one server session are unknown to the next"),
+    ):
+        if options.get(name):
+            yield f"OPTIONS[{name!r}]", options[name], why, "False"
+    threshold = options.get("prepare_threshold")
+    if threshold is not None:
+        yield "OPTIONS['prepare_threshold']", threshold, "prepared statements get lost", "None"
 
 
 def probe_listener(patient: Patient) -> Iterator[Finding]:

@@ -24,15 +24,17 @@ _DUE = """
 WITH RECURSIVE lanes{columns} AS ({lanes}),
 levels AS (SELECT DISTINCT priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority),
 due AS MATERIALIZED (
-    SELECT best.id FROM levels CROSS JOIN LATERAL (
-        SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
-        WHERE lane.priority = levels.priority
-        ORDER BY picked.available_at, picked.id LIMIT {limit}
-    ) AS best LIMIT {limit}
+    SELECT row_number() OVER () AS place, chosen.id FROM (
+        SELECT best.id FROM levels CROSS JOIN LATERAL (
+            SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
+            WHERE lane.priority = levels.priority
+            ORDER BY picked.available_at, picked.id LIMIT {limit}
+        ) AS best LIMIT {limit}
+    ) AS chosen
 )"""
 
 _DUE_SUSPECTS = """
-WITH due AS MATERIALIZED (SELECT picked.id FROM ({picked}) AS picked)"""
+WITH due AS MATERIALIZED (SELECT row_number() OVER () AS place, picked.id FROM ({picked}) AS picked)"""
 
 # pending -> running. Fence: none to check, a fresh one is written. Locks: skips what others hold.
 _CLAIM = """{due}
@@ -41,9 +43,9 @@ SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner 
     lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
     lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
 FROM due WHERE leased.id = due.id
-RETURNING leased.priority, leased.available_at, leased.id, leased.queue, {columns}"""
+RETURNING due.place, leased.priority, leased.available_at::text, leased.id, leased.queue, {columns}"""
 
-_OWN_COLUMNS = 4  # those of RETURNING that are the claim's own
+_OWN_COLUMNS = 5  # those of RETURNING that are the claim's own
 
 
 def claim(
@@ -97,7 +99,7 @@ def claim(
 
 
 def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:
-    return sorted(rows(using, sql, params), key=lambda row: row[:3])
+    return sorted(rows(using, sql, params), key=lambda row: row[0])
 
 
 @lru_cache(maxsize=1024)

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgjobs.connections import rows
-from pgjobs.leases.lanes import all_lanes, claimable, literally, table_of
+from pgjobs.leases.lanes import all_lanes, claimable, table_of
 from pgjobs.leases.models import LeasedRow
 
-_NEXT_DUE = """
+# Lane by lane: whether a row of a known kind is due, and when the next future one is.
+_OUTLOOK = """
 WITH RECURSIVE lanes(queue, priority) AS ({lanes})
-SELECT extract(epoch FROM min(head.available_at) - statement_timestamp())::float8
-FROM lanes CROSS JOIN LATERAL (
+SELECT COALESCE(bool_or(first.due), false),
+       extract(epoch FROM min(head.available_at) - statement_timestamp())::float8
+FROM lanes LEFT JOIN LATERAL (
+    SELECT true AS due FROM {table} AS t
+    WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
+      AND t.available_at <= statement_timestamp() AND t.{kind} = ANY(%(kinds)s::text[])
+    ORDER BY t.available_at LIMIT 1
+) AS first ON true
+LEFT JOIN LATERAL (
     SELECT t.available_at FROM {table} AS t
     WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
-      AND t.available_at > statement_timestamp()
+      AND t.available_at > statement_timestamp() AND isfinite(t.available_at)
     ORDER BY t.available_at LIMIT 1
-) AS head"""
+) AS head ON true"""
 
 _SUSPECTS = """
 SELECT count(*) FILTER (WHERE available_at <= statement_timestamp()),
@@ -28,13 +36,18 @@ FROM (SELECT available_at FROM {table}
       ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
 
 
-def seconds_until_due(model: type[LeasedRow], *, queues: Sequence[str] = (), using: str) -> float | None:
-    """Seconds until the next future row becomes due, or None when none waits for its time."""
-    sql = _NEXT_DUE.format(
-        lanes=all_lanes(model, named=bool(queues)), table=table_of(model), claimable=claimable(model)
+def outlook(
+    model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
+) -> tuple[bool, float | None]:
+    """Whether a row that is no suspect is due now, and seconds until the next future one is, or None."""
+    sql = _OUTLOOK.format(
+        lanes=all_lanes(model, named=bool(queues)),
+        table=table_of(model),
+        claimable=claimable(model),
+        kind=model.LEASE.kind_column,
     )
-    ((seconds,),) = rows(using, sql, {"queues": list(queues)})
-    return None if seconds is None else float(seconds)
+    ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
+    return due, None if seconds is None else float(seconds)
 
 
 def suspects_waiting(
@@ -46,14 +59,3 @@ def suspects_waiting(
     )
     ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
     return due, None if seconds is None else float(seconds)
-
-
-def anything_due(
-    model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
-) -> bool:
-    """Whether a row that is no suspect could be claimed now, or is held up by another transaction."""
-    found = model._base_manager.using(using).filter(
-        literally(f"{claimable(model)} AND available_at <= statement_timestamp()")
-    )
-    found = found.filter(**{f"{model.LEASE.kind_column}__in": list(kinds)})
-    return bool((found.filter(queue__in=list(queues)) if queues else found).exists())

@@ -32,7 +32,7 @@ GIVEN = "unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS given(id, token)"
 """The leases a statement is about, as rows."""
 
 
-def held_rows(table: str, *, locking: str = "FOR UPDATE") -> str:
+def held_rows(table: str, *, locking: str = "FOR NO KEY UPDATE") -> str:
     """SELECT of the ids in ``given`` that are still held under the given token, locked in id order.
 
     Row by row through the primary key: a locking subquery is never turned into a join, so the plan does not
@@ -64,7 +64,7 @@ def hold(model: type[LeasedRow], lease: Lease, *, using: str) -> None:
 
     Raises :class:`LeaseLost` when the row no longer carries the token.
     """
-    rows = model._base_manager.using(using).select_for_update()
+    rows = model._base_manager.using(using).select_for_update(no_key=True)
     if not rows.filter(pk=lease.pk, status=RUNNING, lease_token=lease.token).values_list("pk").first():
         raise LeaseLost(lease.label, lease.pk)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +51,7 @@ class Position:
     :data:`LOOK_BACK_SECONDS` later, or at once when the flood is over.
     """
 
-    _lanes: dict[tuple[str, int], tuple[dt.datetime, int]] = field(default_factory=dict)
+    _lanes: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     _looked_at: float = 0.0
 
     def usable(self) -> bool:
@@ -64,8 +63,8 @@ class Position:
         self._looked_at = time.monotonic()
 
     def note(self, claimed: list[tuple[Any, ...]]) -> None:
-        """Note (priority, available_at, id, queue, ...) rows, in the order of the claim; none to start anew."""
-        self._lanes = {(row[3], row[0]): (row[1], row[2]) for row in claimed}
+        """Note (place, priority, available_at, id, queue, ...) rows, in the order of the claim; none to start anew."""
+        self._lanes = {(row[4], row[1]): (row[2], row[3]) for row in claimed}
 
     def params(self) -> dict[str, list[Any]]:
         """The parameters of :data:`KNOWN_LANES`."""

@@ -35,7 +35,7 @@ class Reaped:
 _REAP = """
 WITH lost AS MATERIALIZED (
     SELECT id FROM {table} WHERE status = '{running}' AND {which}
-    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ),
 told AS MATERIALIZED (
     SELECT leased.id, format(

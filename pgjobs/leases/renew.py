@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pgjobs.connections import rows
 from pgjobs.leases.fence import GIVEN, held_rows
@@ -15,32 +16,42 @@ _RENEW = """
 WITH given AS MATERIALIZED (SELECT * FROM {given}),
 mine AS MATERIALIZED ({mine}),
 held AS MATERIALIZED ({held}),
-renewed AS (
+renewed AS MATERIALIZED (
     UPDATE {table} AS leased
     SET heartbeat_at = clock_timestamp(),
         lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
     FROM held WHERE leased.id = held.id
+    RETURNING leased.id
 )
-SELECT id FROM mine"""
+SELECT mine.id, renewed.id IS NOT NULL FROM mine LEFT JOIN renewed USING (id)"""
 
 
-def renew(model: type[LeasedRow], leases: Sequence[Lease], *, lease_seconds: float, using: str) -> set[int]:
-    """Extend ``leases`` and return the ids that are still held; every other one is lost.
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The answer: what is still held, and what of it has a new expiry. The rest of the former was locked."""
+
+    held: set[int]
+    extended: set[int]
+
+
+def renew(model: type[LeasedRow], leases: Sequence[Lease], *, lease_seconds: float, using: str) -> Renewal:
+    """Extend ``leases``; every one that is not among the ``held`` of the answer is lost.
 
     A lease that has lapsed but that nobody has taken is extended too: the token decides, not the clock.
     """
     if not leases:
-        return set()
+        return Renewal(set(), set())
     table = f'"{model._meta.db_table}"'
     sql = _RENEW.format(
         given=GIVEN,
         table=table,
         mine=held_rows(table, locking="OFFSET 0"),
-        held=held_rows(table, locking="FOR UPDATE SKIP LOCKED"),
+        held=held_rows(table, locking="FOR NO KEY UPDATE SKIP LOCKED"),
     )
     params = {
         "ids": [lease.pk for lease in leases],
         "tokens": [lease.token for lease in leases],
         "lease_seconds": lease_seconds,
     }
-    return {pk for (pk,) in rows(using, sql, params)}
+    found = rows(using, sql, params)
+    return Renewal({pk for pk, _ in found}, {pk for pk, extended in found if extended})

@@ -102,7 +102,7 @@ def _each(ids: Iterable[int], act: Any, done: str, actor: Any, reason: str) -> l
             for pk, status, token in Job._base_manager.using(using)
             .filter(pk__in=wanted)
             .order_by("pk")
-            .select_for_update()
+            .select_for_update(no_key=True)
             .values_list("pk", "status", "lease_token")
         }
         missing = [pk for pk in wanted if pk not in found]

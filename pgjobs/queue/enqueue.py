@@ -113,6 +113,11 @@ def insert_awaited(calls: Sequence[tuple[NewJobs, str, str | None]], *, using: s
     return [row[0] for row in rows(using, sql, params)]
 
 
+def notify(*, using: str) -> None:
+    """Say "look" to all workers, for rows that have become claimable without an insert."""
+    rows(using, f"SELECT pg_notify('{CHANNEL}', '')", {})
+
+
 def _insert(
     new: NewJobs, texts: Sequence[str], keys: Sequence[str | None], *, notify: bool
 ) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ WITH given AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT job.id, given.value FROM pgjobs_job AS job JOIN given ON given.id = job.id
     WHERE job.status = '{RUNNING}' AND job.lease_token = given.token
-    ORDER BY job.id FOR UPDATE OF job SKIP LOCKED
+    ORDER BY job.id FOR NO KEY UPDATE OF job SKIP LOCKED
 )
 UPDATE pgjobs_job AS job SET progress = held.value::jsonb
 FROM held WHERE job.id = held.id"""  # noqa: S608 - constants only

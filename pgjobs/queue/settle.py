@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import retrying, rows
+from pgjobs.connections import brief_locks, busy, retrying, rows
 from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
@@ -40,7 +40,8 @@ class Written:
     note: str = ""
 
 
-# running -> what the outcome says. Fence: id, status, token. Locks: in id order. Called by: the settler.
+# running -> what the outcome says. Fence: id, status, token. Locks: in id order, skipping
+# what others hold. Called by: the settler.
 _SETTLE = """
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(
@@ -84,8 +85,9 @@ WHERE leased.id = held.id
 RETURNING leased.id"""
 
 _TABLE = "pgjobs_job"
-_SETTLE_SQL = _SETTLE.format(held=held_rows(_TABLE), errors=error_appended(_ENTRY), cleared=LEASE_CLEARED)
-_SUCCEED_SQL = _SUCCEED.format(held=held_rows(_TABLE), cleared=LEASE_CLEARED)
+_HELD = held_rows(_TABLE, locking="FOR NO KEY UPDATE SKIP LOCKED")
+_SETTLE_SQL = _SETTLE.format(held=_HELD, errors=error_appended(_ENTRY), cleared=LEASE_CLEARED)
+_SUCCEED_SQL = _SUCCEED.format(held=_HELD, cleared=LEASE_CLEARED)
 
 _LANDED = """
 SELECT job.id FROM pgjobs_job AS job
@@ -99,15 +101,26 @@ def settle(ended: Sequence[Ended], *, using: str) -> set[int]:
     """Write the outcomes and return the ids that moved; every other row is no longer this worker's.
 
     One statement, unless idempotency keys are to be stored: then one short transaction, in which a job whose
-    key has a result by now takes that result and says so.
+    key has a result by now takes that result and says so. What another transaction has locked does not move
+    either, and is :func:`still_held`.
     """
     special = [e for e in ended if e.job.awaited or _has_key(e)]
     chosen = {e.job.lease.pk for e in special}
     plain = [(e.job, written(e)) for e in ended if e.job.lease.pk not in chosen]
     moved = _write(plain, using=using) if plain else set()
-    if special:
-        moved |= retrying(using, lambda: _settle_special(special, using=using))
-    return moved
+    return moved | _settle_unless_locked(special, using=using) if special else moved
+
+
+def _settle_unless_locked(special: list[Ended], *, using: str) -> set[int]:
+    """One transaction for all; one each when somebody holds a lock for long that one of them needs."""
+    try:
+        return retrying(using, lambda: _settle_special(special, using=using))
+    except OperationalError as error:
+        if not busy(error):
+            raise
+    if len(special) == 1:
+        return set()
+    return set().union(*(_settle_unless_locked([one], using=using) for one in special))
 
 
 def landed(ended: Sequence[Ended], *, using: str) -> set[int]:
@@ -121,6 +134,11 @@ def landed(ended: Sequence[Ended], *, using: str) -> set[int]:
         "owner": ended[0].job.lease.owner,
     }
     return {pk for (pk,) in rows(using, _LANDED, params)}
+
+
+def still_held(ended: Sequence[Ended], *, using: str) -> set[int]:
+    """Of attempts whose settlement moved no row: the ids that are this worker's all the same, but locked."""
+    return {pk for (pk,) in rows(using, _STILL_HELD_SQL, _leases([e.job for e in ended]))}
 
 
 def written(ended: Ended) -> Written:
@@ -162,9 +180,9 @@ def _has_key(ended: Ended) -> bool:
 def _settle_special(special: list[Ended], *, using: str) -> set[int]:
     """Jobs whose end is more than their own row: a result under a key, or somebody who waits for it."""
     with transaction.atomic(using=using):
-        held = {
-            pk for (pk,) in rows(using, _HOLD_SQL, _leases([e.job for e in special]))
-        }  # at once: in id order
+        brief_locks(using)
+        found = rows(using, _HOLD_SQL, _leases([e.job for e in special]))  # at once: in id order
+        held = {pk for (pk,) in found}
         keyed = [e for e in special if _has_key(e) and e.job.lease.pk in held]
         moved = _settle_keyed(keyed, using=using) if keyed else set()
         others = [(e.job, written(e)) for e in special if not _has_key(e)]
@@ -213,7 +231,9 @@ def _existing(jobs: list[ClaimedJob], using: str) -> list[tuple[str | None, str]
     return told
 
 
-_HOLD_SQL = f"WITH given AS MATERIALIZED (SELECT * FROM {GIVEN}) {held_rows(_TABLE)}"  # noqa: S608
+_GIVEN = f"WITH given AS MATERIALIZED (SELECT * FROM {GIVEN}) "  # noqa: S608
+_HOLD_SQL = _GIVEN + _HELD
+_STILL_HELD_SQL = _GIVEN + held_rows(_TABLE, locking="OFFSET 0")
 _EXISTING = """
 SELECT idempotency_key, job_id, produced_by, result::text
 FROM pgjobs_jobresult WHERE idempotency_key = ANY(%(keys)s::text[])"""

@@ -27,6 +27,7 @@ class Child:
     started_at: float = field(default_factory=clock.now)
     killed: bool = False
     """By its supervisor, because it did not end in time."""
+    stops_told: int = 0
 
     @property
     def name(self) -> str:
@@ -46,6 +47,15 @@ class Child:
         """Send a signal; a process that is gone does not mind."""
         if self.process.returncode is None:
             self.process.send_signal(number)
+
+    def stop(self, requests: int) -> None:
+        """Pass on as many requests to stop as there were so far: the first lets it finish, the second does not.
+
+        The second is SIGQUIT: SIGTERM may come twice for one request, when the whole group is signalled.
+        """
+        for number in (signal.SIGTERM, signal.SIGQUIT)[self.stops_told : requests]:
+            self.send(number)
+            self.stops_told += 1
 
     def begun(self) -> dict[str, list[int]] | None:
         """Ids of rows whose code may have run when it ended, by table; None when all must be taken for such."""

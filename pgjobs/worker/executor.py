@@ -154,13 +154,16 @@ class Executor:
             case Retry(after=after) if after is not None:
                 return _retried(error, after)
             case JobTimeout():
-                return Raised(describe(error, "timeout"), self._delay(holding, error))
-        kind = "retry" if isinstance(error, Retry) else "error"
-        delay = self._delay(holding, error)
+                return self.by_policy(holding, error, "timeout")
+        return self.by_policy(holding, error, "retry" if isinstance(error, Retry) else "error")
+
+    def by_policy(self, holding: Holding, error: BaseException, kind: str) -> Outcome:
+        """What a spent attempt comes to: the next one after the job type's delay, or the end."""
         problem = describe(error, kind)
+        delay = self.delay(holding, error)
         return Failed(problem) if delay is None else Raised(problem, delay)
 
-    def _delay(self, holding: Holding, error: BaseException) -> Any:
+    def delay(self, holding: Holding, error: BaseException) -> float | None:
         """Seconds until the next attempt, by the job type's policy; None when the policy says stop."""
         policy = registry.get(holding.job.job_type).retry
         failed = max(holding.job.attempt - holding.job.crash_count, 1)
@@ -208,14 +211,12 @@ def _retried(error: BaseException, after: Any) -> Outcome:
 
 
 def _seconds(delay: Any) -> float:
+    """A moment in the past, as the difference of two times may give it, is now."""
     seconds = delay.total_seconds() if isinstance(delay, dt.timedelta) else delay
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or not 0 <= seconds <= MAX_DELAY_SECONDS
-    ):
-        raise InvalidOption("delay", delay, "give seconds or a timedelta from 0 to a year.")
-    return float(seconds)
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not seconds <= MAX_DELAY_SECONDS:  # NaN is not, either
+        raise InvalidOption("delay", delay, "give seconds or a timedelta of at most a year.")
+    return float(max(seconds, 0))
 
 
 def _text(value: Any) -> str:

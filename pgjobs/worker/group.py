@@ -14,6 +14,7 @@ Request = TypeVar("Request")
 
 _GROUP = 500
 _LINGER = 2.0  # seconds without work after which the connection is given up: at rest a process holds few
+_MOMENT = 0.05  # seconds before what was locked elsewhere is tried again
 _FOREVER = 3600.0
 
 
@@ -27,6 +28,7 @@ class GroupWriter(Service, Generic[Request]):
         super().__init__(using)
         self._requests: deque[Request] = deque()
         self._in_hand: list[Request] = []
+        self._deferred: list[Request] = []
         self._worked_at: float | None = None
         """When something was last written on the present connection."""
         self._empty = threading.Event()
@@ -38,6 +40,10 @@ class GroupWriter(Service, Generic[Request]):
         self._empty.clear()  # in this order: the tick that the wake brings sets it again
         self.wake()
 
+    def defer(self, request: Request) -> None:
+        """From within :meth:`write`: a row of this request is locked by somebody; try it again in a moment."""
+        self._deferred.append(request)
+
     def wait_empty(self, timeout: float) -> bool:
         """Wait until everything is written; False when the database did not take it in time."""
         return self._empty.wait(timeout)
@@ -47,13 +53,18 @@ class GroupWriter(Service, Generic[Request]):
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Write until nothing is left."""
+        """Write until nothing is left but what is locked elsewhere."""
+        self._requests.extend(self._deferred)
+        self._deferred = []
         while self._in_hand or self._requests:
             while self._requests and len(self._in_hand) < _GROUP:
                 self._in_hand.append(self._requests.popleft())
             self._worked_at = clock.now()
             self.write(self._in_hand)
             self._in_hand = []
+        if self._deferred:
+            self.interval = _MOMENT
+            return
         self._empty.set()
         if self._requests:
             self._empty.clear()

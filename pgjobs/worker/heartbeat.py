@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pgjobs import signals
+from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
 from pgjobs.leases.renew import renew
 from pgjobs.queue.progress import write_progress
@@ -24,6 +25,9 @@ class Heartbeat(Service):
 
     name = "heartbeat"
     interval = 0.25  # for progress and timeouts; the database is asked only when something is due
+    reconnect = Backoff(
+        base=0.2, cap=0.8, jitter=0.25
+    )  # never above 1 s: a lease must outlive a short outage
 
     def __init__(
         self,
@@ -40,6 +44,8 @@ class Heartbeat(Service):
         self._poll_age = poll_age
         self._on_stuck = on_stuck
         self._renewed_at = clock.now()
+        self._progress: dict[Holding, str] = {}
+        """Of each holding what was written last."""
         self._asked = threading.Condition()
         self._round = 0
         self._renew_now = False
@@ -83,16 +89,16 @@ class Heartbeat(Service):
         asked_at = clock.now()
         held = [holding for holding in self._holdings.of(kind.model.LEASE.label) if not holding.lost]
         leases = [holding.lease for holding in held]
-        alive = renew(kind.model, leases, lease_seconds=self._options.lease_seconds, using=self.using)
-        for holding in self._holdings.renewed(held, alive, asked_at):
+        answer = renew(kind.model, leases, lease_seconds=self._options.lease_seconds, using=self.using)
+        for holding in self._holdings.renewed(held, answer, asked_at):
             label, pk = holding.place
             logger.warning("%s=%s worker=%s lost its lease", label, pk, self._options.name)
             signals.lease_lost.send_robust(None, label=label, pk=pk, worker=self._options.name)
 
     def _write_progress(self) -> None:
-        dirty = [h for h in self._holdings.all() if h.progress is not None and not h.lost]
-        if dirty:
-            told = [(h.lease, progress) for h in dirty if (progress := h.progress) is not None]
-            for holding in dirty:
-                holding.progress = None
-            write_progress(told, using=self.using)
+        # Holdings are only read: clearing there would lose what the handler says in between.
+        latest = {h: told for h in self._holdings.all() if (told := h.progress) is not None and not h.lost}
+        news = [(h.lease, told) for h, told in latest.items() if self._progress.get(h) != told]
+        if news:
+            write_progress(news, using=self.using)
+        self._progress = latest

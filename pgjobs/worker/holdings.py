@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgjobs.leases.renew import Renewal
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.worker import clock
@@ -110,13 +111,15 @@ class Holdings:
         """Those of one table."""
         return [holding for holding in self.all() if holding.lease.label == label]
 
-    def renewed(self, asked: Iterable[Holding], alive: set[int], asked_at: float) -> list[Holding]:
+    def renewed(self, asked: Iterable[Holding], answer: Renewal, asked_at: float) -> list[Holding]:
         """Note the answer to a renewal that was sent at ``asked_at``; return the newly lost."""
         lost = []
         for holding in asked:
-            if holding.lease.pk in alive:
+            if holding.lease.pk in answer.extended:
                 holding.good_until = asked_at + self.lease_seconds
-            elif not (holding.lost or holding.ended or holding.finishing):
+            elif holding.lease.pk not in answer.held and not (
+                holding.lost or holding.ended or holding.finishing
+            ):
                 holding.lost = True
                 lost.append(holding)
         return lost

@@ -13,9 +13,15 @@ logger = logging.getLogger("pgjobs.worker")
 
 
 def clean_up(label: str, pk: int, name: str) -> None:
-    """Close the connections of this thread and reset what Django keeps in it; say what was left open."""
-    reset_queries()
-    for problem in release_handler_connections():
-        logger.warning("%s=%s (%s) left %s; it was closed and rolled back", label, pk, name, problem)
-    translation.deactivate()
-    timezone.deactivate()
+    """Close the connections of this thread and reset what Django keeps in it; say what was left open.
+
+    Never raises: how the row ended is known already, and must not be lost to what could not be tidied.
+    """
+    try:
+        reset_queries()
+        for problem in release_handler_connections():
+            logger.warning("%s=%s (%s) left %s; it was closed and rolled back", label, pk, name, problem)
+        translation.deactivate()
+        timezone.deactivate()
+    except Exception:
+        logger.exception("%s=%s (%s) left something that could not be tidied", label, pk, name)

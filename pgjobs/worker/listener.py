@@ -22,7 +22,8 @@ logger = logging.getLogger("pgjobs.worker")
 
 _PROBE_EVERY = 30.0
 _PROBE_WAIT = 2.0
-_LISTEN_AGAIN = Backoff(base=5, cap=300, jitter=0.2)  # a pooler rarely goes away; a busy server calms down soon
+_LISTEN_AGAIN = Backoff(base=5, cap=300, jitter=0.2)
+"""Waits after a probe that nobody heard: a busy server calms down soon, a pooler rarely goes away."""
 
 
 class Listener(Service):

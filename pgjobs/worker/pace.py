@@ -23,6 +23,10 @@ class Pace:
         """A handler has run for so long. Lost updates between threads do not matter."""
         self._mean += _WEIGHT * (min(seconds, 1.0) - self._mean)
 
+    def forget(self) -> None:
+        """Rows have waited in vain: claim nothing ahead until short jobs have been seen again."""
+        self._mean = 1.0
+
     def ahead(self) -> int:
         """Jobs to hold beyond those that run."""
         if self._mean > _SHORT:

@@ -11,12 +11,13 @@ import sys
 import threading
 from types import FrameType
 
+from django.db import Error
+
 from pgjobs import connections, signals
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import JobTimeout
 from pgjobs.leases.release import release
 from pgjobs.queue.attempts import ClaimedJob, Ended
-from pgjobs.queue.outcomes import Raised
 from pgjobs.worker import clock, registration
 from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.executor import Executor
@@ -27,7 +28,6 @@ from pgjobs.worker.ledger import Ledger
 from pgjobs.worker.listener import Listener
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
-from pgjobs.worker.problems import describe
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.recorder import EndRequest, Recorder
 from pgjobs.worker.service import RECONNECT, Service
@@ -90,6 +90,7 @@ class WorkerProcess:
         self._heartbeat = Heartbeat(
             using, options, self._holdings, lambda: self._producer.poll_age(), self._replace_stuck
         )
+        self._executor = self._new_executor()
         self._slots = Slots(options.concurrency, self._dispatch(), lambda: self._producer.slot_freed())
         self._producer = Producer(
             using,
@@ -133,36 +134,37 @@ class WorkerProcess:
 
     def _dispatch(self) -> Dispatch:
         """What runs in the slots."""
-        confirm = self._heartbeat.confirm
-        executor = Executor(
-            using=self._using,
-            holdings=self._holdings,
-            settled=self._ended,
-            confirm=confirm,
-            stopping=self._stopping,
-        )
         turns = Turns(
             using=self._using,
             recorder=self._recorder,
             holdings=self._holdings,
-            confirm=confirm,
+            confirm=self._heartbeat.confirm,
             parked=self._parked,
             stopping=self._stopping,
         )
-        return Dispatch(executor, turns)
+        return Dispatch(self._executor, turns)
+
+    def _new_executor(self) -> Executor:
+        return Executor(
+            using=self._using,
+            holdings=self._holdings,
+            settled=self._ended,
+            confirm=self._heartbeat.confirm,
+            stopping=self._stopping,
+        )
 
     def _services(self) -> list[Service]:
         services: list[Service] = [self._settler, self._recorder, self._heartbeat, self._producer]
         return services if self._listener is None else [*services, self._listener]
 
     def _register(self) -> bool:
-        """Write the worker's row, however long the database is away; False when stopped meanwhile."""
+        """Write the worker's row, however long the database is away or refuses; False when stopped meanwhile."""
         failures = 0
         while True:
             try:
                 registration.register(self._options, using=self._using)
                 return True
-            except connections.OUTAGE as error:
+            except Error as error:
                 failures += 1
                 if not failures & (failures - 1):
                     logger.warning("worker=%s cannot register yet: %s", self._options.name, error)
@@ -192,7 +194,7 @@ class WorkerProcess:
         self._heartbeat.join(1.0)
         try:
             registration.close(self._options.name, using=self._using)
-        except connections.OUTAGE as error:
+        except Error as error:
             logger.warning("worker=%s could not sign off: %s", self._options.name, error)
         finally:
             connections.drop(self._using)
@@ -219,7 +221,7 @@ class WorkerProcess:
             self._ledger.sign_off()
 
     def _hand_back(self, left: list[Holding]) -> int:
-        """Release what has not ended, unspent; for a few seconds against an outage."""
+        """Release what has not ended, unspent; for a few seconds against a database that is away or refuses."""
         for holding in left:
             holding.lost = True
         leases = {kind: [h.lease for h in left if h.lease.label == kind.model.LEASE.label] for kind in KINDS}
@@ -230,7 +232,7 @@ class WorkerProcess:
                 released = [release(kind.model, held, using=self._using) for kind, held in leases.items()]
                 self._holdings.drop(left)
                 return sum(map(len, released))
-            except connections.OUTAGE as error:
+            except Error as error:
                 connections.drop(self._using)
                 failures += 1
                 if clock.now() >= until:
@@ -248,7 +250,7 @@ class WorkerProcess:
             "job=%s does not come back from its timeout; the process will be replaced", holding.lease.pk
         )
         if isinstance(holding.claimed, ClaimedJob):
-            outcome = Raised(describe(error, "timeout"), RECONNECT.cap)
+            outcome = self._executor.by_policy(holding, error, "timeout")
             self._settler.settled(holding, Ended(holding.claimed, outcome))
         else:
             reason = f"a step did not come back from its timeout: {error}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import uuid
 from collections.abc import Callable
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import OUTAGE
-from pgjobs.leases.due import anything_due, seconds_until_due
+from pgjobs.leases.due import outlook
 from pgjobs.leases.lanes import Position
 from pgjobs.leases.release import release, release_claim
+from pgjobs.queue.enqueue import notify
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import Kind, known_kinds
@@ -58,6 +59,7 @@ class Producer(Service):
         self._hungry = True
         self._idle_polls = 0
         self._alarm = math.inf
+        self._alarm_lock = threading.Lock()
         self._wakes_at = 0.0
         self._polled_at = clock.now()
         self._claimed_any = False
@@ -77,18 +79,21 @@ class Producer(Service):
     def due_in(self, seconds: float) -> None:
         """A row that this process has put off becomes due then: do not sleep past it. Safe from any thread."""
         due = clock.now() + seconds + 0.001
-        self._alarm = min(self._alarm, due)
+        with self._alarm_lock:
+            self._alarm = min(self._alarm, due)
         if due < self._wakes_at:
             self.wake()
 
     def tick(self) -> None:
         """One turn: recover, reap, claim, and set the time of the next turn."""
-        if clock.now() >= self._alarm:
-            self._alarm = math.inf
+        with self._alarm_lock:
+            if clock.now() >= self._alarm:
+                self._alarm = math.inf
         self._hand_back_doubtful()
         if self._reaper is not None:
             self._reaper.run_if_due()
-            self.sweeper.run_if_due()
+        if not self._options.suspect:
+            self.sweeper.run_if_due()  # also without a reaper: nobody else wakes what is due
         if self._slots.stalled(_STALLED):
             self._hand_back(self._slots.take_waiting())
         room = self._room()
@@ -136,7 +141,7 @@ class Producer(Service):
                 position=self._positions[kind],
                 using=self.using,
             )
-        except OUTAGE:
+        except Exception:
             # Whether it was committed is unknown: the reply may be what was lost.
             self._doubtful[token] = (kind, clock.now() + self._options.lease_seconds)
             raise
@@ -148,10 +153,13 @@ class Producer(Service):
 
     def _hand_back(self, holdings: list[Holding]) -> None:
         """Rows that wait behind long ones in this process go back, unspent, to whoever has a slot."""
+        self._pace.forget()
         for kind in self._kinds:
             leases = [h.lease for h in holdings if h.lease.label == kind.model.LEASE.label]
             release(kind.model, leases, using=self.using)
         self._holdings.drop(holdings)
+        if get_settings().notify:
+            notify(using=self.using)
 
     def _hand_back_doubtful(self) -> None:
         """Look for claims whose reply was lost, until one is found or its lease would have lapsed anyway.
@@ -174,29 +182,31 @@ class Producer(Service):
             pause = min(pause * 1.5 ** min(self._idle_polls, 20), slowest)
         pause *= random.uniform(0.8, 1.2)
         if self._idle_polls:
-            pause = min(pause, *self._next_due())
+            pause = min(pause, self._next_due())
         if self._reaper is not None:
-            pause = min(pause, self._reaper.seconds_until_due(), self.sweeper.seconds_until_due())
+            pause = min(pause, self._reaper.seconds_until_due())
+        pause = min(pause, self.sweeper.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
 
-    def _next_due(self) -> list[float]:
-        """Seconds until the next row of each kind is due, where one is known."""
-        found = [
-            seconds_until_due(kind.model, queues=self._options.queues, using=self.using)
-            for kind in self._kinds
-        ]
-        return [math.inf, *(seconds + 0.001 for seconds in found if seconds is not None)]
+    def _next_due(self) -> float:
+        """Seconds until there may be something to claim, by what the tables say now.
+
+        A row that is due although the claim found none is in another claim, which may not keep it.
+        """
+        soonest = math.inf
+        for kind in self._kinds:
+            due, seconds = outlook(
+                kind.model, kinds=kind.names(), queues=self._options.queues, using=self.using
+            )
+            if due:
+                return _LOCKED_ELSEWHERE
+            soonest = min(soonest, math.inf if seconds is None else seconds + 0.001)
+        return soonest
 
     def _drained_pause(self, found: int) -> float:
         if found or len(self._holdings):
             return _LOCKED_ELSEWHERE
-        if self._options.suspect or not self._anything_due():
+        if self._options.suspect or self._next_due() > _LOCKED_ELSEWHERE:
             self._on_drained()
             return self._options.poll_seconds
         return _LOCKED_ELSEWHERE
-
-    def _anything_due(self) -> bool:
-        return any(
-            anything_due(kind.model, kinds=kind.names(), queues=self._options.queues, using=self.using)
-            for kind in self._kinds
-        )

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgjobs import signals
-from pgjobs.connections import OUTAGE
+from pgjobs.connections import busy, is_outage
 from pgjobs.exceptions import LeaseLost
 from pgjobs.queue.enqueue import NewJobs
 from pgjobs.worker.group import GroupWriter
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.workflows.durable import Enough
 from pgjobs.workflows.history import read_output
-from pgjobs.workflows.journal import StepRow, record
+from pgjobs.workflows.journal import StepRow, record, still_held
 from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing, open_waits
 from pgjobs.workflows.suspension import Stopped
 
@@ -96,21 +96,25 @@ class Recorder(GroupWriter[Request]):
     def _write_steps(self, steps: list[StepRequest]) -> None:
         try:
             recorded = record([request.step for request in steps], using=self.using)
-        except OUTAGE:
-            raise
         except Exception as error:
+            if is_outage(error):
+                raise
             if len(steps) == 1:
                 steps[0].answer.set_exception(error)
                 return
             for request in steps:  # one step that the database refuses must not take the others along
                 self._write_steps([request])
             return
+        missing = [r for r in steps if (r.step.lease.pk, r.step.step_id) not in recorded]
+        locked = still_held([r.step for r in missing], using=self.using) if missing else set()
         for request in steps:
             at = recorded.get((request.step.lease.pk, request.step.step_id))
-            if at is None:
-                self._lost(request)
-            else:
+            if at is not None:
                 request.answer.set_result(at)
+            elif request.step.lease.pk in locked:
+                self.defer(request)
+            else:
+                self._lost(request)
 
     def _open(self, request: OpenRequest) -> None:
         tried, request.tried = request.tried, True
@@ -123,12 +127,15 @@ class Recorder(GroupWriter[Request]):
                 child=request.child,
                 using=self.using,
             )
-        except OUTAGE:
-            raise
         except LeaseLost:
             # After an outage this may be our own park, whose answer was lost. Either way the body ends here.
             self._lost(request, quietly=tried)
         except Exception as error:
+            if busy(error):
+                self.defer(request)
+                return
+            if is_outage(error):
+                raise
             request.answer.set_exception(error)
         else:
             request.answer.set_result(answer)
@@ -137,11 +144,14 @@ class Recorder(GroupWriter[Request]):
         tried, request.tried = request.tried, True
         try:
             request.write(request.holding.lease, using=self.using)
-        except OUTAGE:
-            raise
         except LeaseLost:
             self._lost(request, quietly=tried)
         except Exception as error:
+            if busy(error):
+                self.defer(request)
+                return
+            if is_outage(error):
+                raise
             logger.exception("execution=%s its end could not be written", request.holding.lease.pk)
             request.answer.set_exception(error)
         else:

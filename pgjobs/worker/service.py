@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 import psycopg
-from django.db import DatabaseError
+from django.db import Error
 
 from pgjobs import connections
 from pgjobs.backoff import Backoff
@@ -17,8 +17,8 @@ logger = logging.getLogger("pgjobs.worker")
 RECONNECT = Backoff(base=0.2, cap=10, jitter=0.3)
 """Waits between tries while the database is away: short at first, since most restarts take a second or two."""
 
-_PASSING = (DatabaseError, psycopg.Error, OSError)  # the world's doing, not the program's
-_BROKEN_AFTER = 8  # failures in a row; with the waits between them about half a minute
+_PASSING = (Error, psycopg.Error, OSError)  # the world's doing, not the program's
+_BROKEN_AFTER = 8  # failures in a row; with the usual waits between them about half a minute
 
 
 def _nobody() -> None:
@@ -33,6 +33,8 @@ class Service:
 
     name = "service"
     interval = 1.0
+    reconnect = RECONNECT
+    """Waits after ticks that failed."""
 
     def __init__(self, using: str) -> None:
         self.using = using
@@ -93,7 +95,7 @@ class Service:
             self._report(error)
             if self.failures >= _BROKEN_AFTER and not isinstance(error, _PASSING):
                 self.on_broken()
-            return RECONNECT.delay(self.failures)
+            return self.reconnect.delay(self.failures)
         if self.failures:
             logger.warning("service=%s recovered after %s failures", self.name, self.failures)
             self.failures = 0

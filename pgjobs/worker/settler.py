@@ -8,11 +8,11 @@ from collections.abc import Callable
 from django.db import DatabaseError
 
 from pgjobs import signals
-from pgjobs.connections import OUTAGE
+from pgjobs.connections import is_outage
 from pgjobs.exceptions import LeaseLost
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Finished, Raised, Snoozed
-from pgjobs.queue.settle import landed, settle, written
+from pgjobs.queue.settle import landed, settle, still_held, written
 from pgjobs.worker.group import GroupWriter
 from pgjobs.worker.holdings import Holding, Holdings
 
@@ -36,11 +36,16 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
 
     def write(self, group: list[tuple[Holding, Ended]]) -> None:
         """A row that the database refuses does not hold up the others; its lease is left to lapse."""
+        if len({ended.job.lease.pk for _, ended in group}) < len(group) > 1:
+            # One job was taken back and claimed again by this same process: its two ends go one after the other.
+            for one in group:
+                self.write([one])
+            return
         try:
             self._write(group)
-        except OUTAGE:
-            raise
-        except DatabaseError:
+        except DatabaseError as error:
+            if is_outage(error):
+                raise
             if len(group) > 1:
                 for one in group:
                     self.write([one])
@@ -57,6 +62,7 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
         if refused:
             # The answer to an earlier try may have been lost with its connection.
             moved |= landed(refused, using=self.using)
+        group = self._put_locked_off(group, moved, refused)
         self._holdings.drop(holding for holding, _ in group)
         for holding, ended in group:
             if isinstance(ended.outcome, Finished) or ended.job.lease.pk in moved:
@@ -65,6 +71,21 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
                 _announce(ended)
             else:
                 _refused(holding, ended)
+
+    def _put_locked_off(
+        self, group: list[tuple[Holding, Ended]], moved: set[int], refused: list[Ended]
+    ) -> list[tuple[Holding, Ended]]:
+        """Defer what is still held but locked by another transaction; the rest of the group."""
+        asked = [ended for ended in refused if ended.job.lease.pk not in moved]
+        locked = still_held(asked, using=self.using) if asked else set()
+        for holding, ended in group:
+            if ended.job.lease.pk in locked and not isinstance(ended.outcome, Finished):
+                self.defer((holding, ended))
+        return [
+            (holding, ended)
+            for holding, ended in group
+            if ended.job.lease.pk not in locked or isinstance(ended.outcome, Finished)
+        ]
 
 
 def _announce(ended: Ended) -> None:

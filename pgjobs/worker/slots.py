@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 from collections import deque
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable
 from pgjobs.worker import clock
 from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.holdings import Holding
+
+logger = logging.getLogger("pgjobs.worker")
 
 
 class Slots:
@@ -89,8 +92,10 @@ class Slots:
             elif self._free_threads:
                 self._free_threads -= 1
                 self._inbox.put(holding)
-            else:
-                self._start_thread(holding)
+            elif not self._start_thread(holding):
+                self._running.discard(holding)
+                self._waiting.appendleft(holding)
+                return
 
     def _next(self) -> Holding:
         self._begun_at = clock.now()
@@ -98,20 +103,28 @@ class Slots:
         self._running.add(holding)
         return holding
 
-    def _start_thread(self, first: Holding) -> None:
+    def _start_thread(self, first: Holding) -> bool:
+        """False when the machine has no thread to give; the row then waits for one that is there already."""
         name = f"pgjobs-slot-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, args=(first,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            logger.warning("no thread for another slot: %s", error)
+            return False
         self._threads.append(thread)
-        thread.start()
+        return True
 
     def _work(self, first: Holding) -> None:
         holding: Holding | None = first
         while holding is not None:
             try:
                 self._dispatch.run(holding)
-            finally:
-                holding = self._done(holding, in_thread=True)
-                self._on_free()
+            except BaseException:
+                # The end of a row is written by what runs it; a slot outlives whatever went wrong there.
+                logger.exception("%s=%s broke its slot's run", *holding.place)
+            holding = self._done(holding, in_thread=True)
+            self._on_free()
             if holding is None:
                 holding = self._inbox.get()
 

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 
+from django.db import Error
+
 from pgjobs import connections
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
 from pgjobs.leases.due import suspects_waiting
 from pgjobs.leases.reap import reap_owner
-from pgjobs.leases.release import release_owner
+from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
 from pgjobs.worker.kinds import KINDS, Kind, known_kinds
@@ -47,11 +49,12 @@ class Supervisor:
         """Slot -> how often in a row it died young."""
         self._to_give_back: list[Child] = []
         self._stop_requests = 0
-        self._stopped_at = 0.0
+        self._stopped_at: float | None = None
         self._last_end_at = 0.0
         self._suspects_due = clock.now()
         self._suspects_left = True
-        self._failures = 0
+        self._failures: dict[str, int] = {}
+        """Task -> how often in a row it failed."""
         self._wakeup, self._waker = socket.socketpair()
 
     def run(self) -> int:
@@ -59,7 +62,8 @@ class Supervisor:
         previous = self._install_signals()
         try:
             for index in range(self._options.processes):
-                self._start(str(index + 1), self._options)
+                if not self._stop_requests:
+                    self._start(str(index + 1), self._options)
             while not self._finished():
                 self._turn()
             return 0
@@ -70,13 +74,13 @@ class Supervisor:
 
     def _turn(self) -> None:
         self._collect()
-        self._contained(self._give_back)
-        if self._stop_requests:
-            self._kill_overdue()
-        else:
+        if self._to_give_back:
+            self._contained("give back what ended workers held", self._give_back)
+        if not self._stop_requests:
             self._restart_due()
             if clock.now() >= self._suspects_due:
-                self._contained(self._isolate_suspects)
+                self._contained("look for suspects", self._isolate_suspects)
+        self._pass_stop_on()
         connections.drop(self._using)
         if not self._finished():
             self._wait()
@@ -120,8 +124,8 @@ class Supervisor:
 
     def _restart_due(self) -> None:
         for slot, due in list(self._restarts.items()):
-            if clock.now() >= due:
-                del self._restarts[slot]
+            if clock.now() >= due and not self._stop_requests:
+                self._restarts.pop(slot, None)
                 self._start(slot, self._options)
 
     def _give_back(self) -> None:
@@ -129,6 +133,8 @@ class Supervisor:
         for child in list(self._to_give_back):
             for kind in KINDS:
                 self._give_back_kind(child, kind)
+            if any(still_owned(kind.model, child.name, using=self._using) for kind in KINDS):
+                continue  # the server has not ended its last session yet: at the next turn
             registration.close(child.name, using=self._using)
             self._to_give_back.remove(child)
             child.close()
@@ -146,7 +152,10 @@ class Supervisor:
             on_exhausted=kind.on_exhausted,
         )
         if begun is not None:
-            release_owner(kind.model, child.name, using=self._using)
+            spare = begun[
+                kind.model.LEASE.label
+            ]  # charged above, or at the next turn: never handed back unspent
+            release_owner(kind.model, child.name, spare=spare, using=self._using)
         if reaped:
             logger.warning(
                 "worker=%s gave back %s requeued=%s exhausted=%s",
@@ -165,6 +174,8 @@ class Supervisor:
         running = sum(child.options.suspect for child in self._children)
         room = get_settings().isolated_processes - running
         for index in range(min(due, max(room, 0))):
+            if self._stop_requests:
+                return
             alone = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
             self._start(f"suspect{index + 1}", alone)
         self._suspects_left = bool(due or running) or (
@@ -182,21 +193,36 @@ class Supervisor:
         later = [seconds for _, seconds in found if seconds is not None]
         return sum(due for due, _ in found), min(later, default=None)
 
-    def _contained(self, work: Callable[[], None]) -> None:
-        """An outage is waited out; everything here is tried again at the next turn."""
+    def _contained(self, task: str, work: Callable[[], None]) -> None:
+        """Nothing that a database says ends the supervisor; everything here is tried again at a later turn."""
         try:
             work()
-            self._failures = 0
-        except connections.OUTAGE as error:
+            self._failures.pop(task, None)
+        except Error as error:
             connections.drop(self._using)
-            self._failures += 1
+            failures = self._failures[task] = self._failures.get(task, 0) + 1
             self._suspects_due = clock.now() + 1.0
-            if not self._failures & (self._failures - 1):
-                logger.warning("the database is away: %s", error)
+            if not failures & (failures - 1):
+                why = "the database is away" if connections.is_outage(error) else "the database refuses"
+                logger.warning("cannot %s yet (failures=%s): %s: %s", task, failures, why, error)
 
-    def _kill_overdue(self) -> None:
-        if clock.now() < self._stopped_at + self._options.grace_seconds + _KILL_AFTER:
+    def _pass_stop_on(self) -> None:
+        """Tell every child what it was not told yet, also one that was being started when the request came."""
+        requests = self._stop_requests
+        if not requests:
             return
+        if self._stopped_at is None:
+            self._stopped_at = clock.now()
+        self._restarts.clear()
+        for child in self._children:
+            child.stop(requests)
+        if clock.now() >= self._kills_at(self._stopped_at):
+            self._kill_all()
+
+    def _kills_at(self, stopped_at: float) -> float:
+        return stopped_at + self._options.grace_seconds + _KILL_AFTER
+
+    def _kill_all(self) -> None:
         for child in self._children:
             logger.error("worker=%s does not end; killing it", child.name)
             child.killed = True
@@ -206,8 +232,8 @@ class Supervisor:
         """Sleep until a signal comes or something is due."""
         due = [self._suspects_due] if not self._stop_requests else []
         due += self._restarts.values()
-        if self._stop_requests:
-            due.append(max(self._stopped_at + self._options.grace_seconds + _KILL_AFTER, clock.now() + 0.5))
+        if self._stopped_at is not None:
+            due.append(max(self._kills_at(self._stopped_at), clock.now() + 0.5))
         if self._to_give_back:
             due.append(clock.now() + 0.5)
         timeout = max(min(due) - clock.now(), 0.0) if due else None
@@ -216,13 +242,8 @@ class Supervisor:
             self._wakeup.recv(4096)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        """The first request lets children finish; the second, passed on as SIGQUIT, does not."""
+        # May come between any two instructions, so it only counts; select() returns, and the turn does the rest.
         self._stop_requests += 1
-        if self._stop_requests == 1:
-            self._stopped_at = clock.now()
-            self._restarts.clear()
-        for child in self._children:
-            child.send(signal.SIGTERM if self._stop_requests == 1 else signal.SIGQUIT)
 
     def _install_signals(self) -> dict[int, object]:
         self._wakeup.setblocking(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 from pgjobs.conf import get_settings
 from pgjobs.worker import clock
@@ -20,13 +21,15 @@ class Sweeper:
     def __init__(self, longest: float, *, using: str) -> None:
         self._using = using
         self._longest = longest
+        self._lock = threading.Lock()
         self._due = clock.now() if workflows.names() else math.inf
         self._retire_due = clock.now() + _RETIRE_EVERY
         self._pruner = Pruner(using=using)
 
     def due_in(self, seconds: float) -> None:
-        """A wait of this process is due then. Safe from any thread: at worst a look comes early."""
-        self._due = min(self._due, clock.now() + seconds)
+        """A wait of this process is due then. Safe from any thread."""
+        with self._lock:
+            self._due = min(self._due, clock.now() + seconds)
 
     def seconds_until_due(self) -> float:
         """How long the next look may wait."""
@@ -37,7 +40,8 @@ class Sweeper:
         self._pruner.run_if_due()
         if clock.now() < self._due:
             return
-        self._due = clock.now() + self._longest
+        with self._lock:
+            self._due = clock.now() + self._longest
         if sweep_due(using=self._using):
             self.due_in(0.0)  # there may be more: the next turn goes on after others have had theirs
         elif (seconds := seconds_until_due(using=self._using)) is not None:

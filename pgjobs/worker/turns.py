@@ -15,7 +15,7 @@ from django.db import connections, transaction
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
-from pgjobs.connections import still_in_transaction
+from pgjobs.connections import OUTAGE, passing, still_in_transaction
 from pgjobs.databases import covering
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
 from pgjobs.leases.fence import hold_in
@@ -26,10 +26,11 @@ from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe
 from pgjobs.worker.recorder import EndRequest, OpenRequest, ReadRequest, Recorder, StepRequest
+from pgjobs.worker.service import RECONNECT
 from pgjobs.workflows.async_context import run_body
 from pgjobs.workflows.durable import Enough, Recording
 from pgjobs.workflows.journal import StepRow, record_here
-from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing, fail, finish, pause
+from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing, fail, finish, pause, postpone
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.registry import Definition, workflows
 from pgjobs.workflows.replay import Replay
@@ -170,6 +171,7 @@ class Turn:
         using, lease = self._turns.using, self._holding.lease
         connection = connections[using]
         committed: list[bool] = []
+        session: Any = None
         lost = CommitLost(lease.pk, "execution", "ctx.atomic()")
         try:
             with ExitStack() as opened:
@@ -184,8 +186,22 @@ class Turn:
         except LeaseLost:
             self._holding.lost = True
             raise Stopped from None
+        except OUTAGE as error:
+            if not passing(error) and (session is None or not session.closed):
+                raise
+            self._break_off(error)
         if not committed:
             raise lost
+
+    def _break_off(self, error: Exception) -> NoReturn:
+        """End this turn for a fault that passes by itself. If the commit has landed, the next one finds its record."""
+        delay = RECONNECT.delay(self._holding.execution.attempt)
+        reason = f"turn {self._holding.execution.attempt} broke off: {error}"
+        self._holding.ended = True
+        self._turns.recorder.put(
+            EndRequest(self._holding, functools.partial(postpone, reason=reason, delay=delay))
+        )
+        self._stop()
 
     def open(
         self,

@@ -54,7 +54,7 @@ def decide(
     *,
     approved: bool,
     actor: Any,
-    reason: str = "",
+    reason: str | None = "",
     data: Any = None,
     shown_hash: str | None = None,
 ) -> Decision:
@@ -66,7 +66,7 @@ def decide(
     """
     settings = get_settings()
     given = codec.dumps(
-        {"reason": reason, "data": data}, label="payload", max_bytes=settings.max_payload_bytes
+        {"reason": reason or "", "data": data}, label="payload", max_bytes=settings.max_payload_bytes
     )
     using = settings.database
     with transaction.atomic(using=using):
@@ -87,9 +87,12 @@ def decide(
 
 
 def may_decide(user: Any, wait: Wait) -> tuple[bool, str]:
-    """Whether ``user`` has a say in this approval, and if not, why. Says nothing of whether it is still open."""
+    """Whether ``user`` has a say in this approval, and if not, why. Says nothing of whether it is still open.
+
+    Where four eyes were asked for and nobody is recorded as the starter, a yes says so too.
+    """
     why = _no_right(user, wait) or _has_voted(user, wait)
-    return not why, why
+    return not why, why or _unchecked(wait)
 
 
 def pending_for(user: Any) -> QuerySet[Wait]:
@@ -166,6 +169,13 @@ def _no_right(user: Any, wait: Wait) -> str:
     return f"{user.get_username()} may not decide this; it needs {_needed(wait, permission)}"
 
 
+def _unchecked(wait: Wait) -> str:
+    """What could not be asked of a decider; empty when everything was."""
+    if wait.four_eyes and not wait.execution.started_by:
+        return "starter unknown: four eyes could not be checked"
+    return ""
+
+
 def _needed(wait: Wait, permission: str) -> str:
     ways = [f"the permission {permission}"] if permission else []
     if wait.groups:
@@ -239,4 +249,5 @@ def _vote(wait: Wait, user: Any, approved: bool, now: dt.datetime, given: dict[s
         reason=given["reason"],
     )
     wake([(wait.execution_id, wait.pk)], using=using)
-    return f"{'approved' if approved else 'rejected'} by {by}"
+    unchecked = _unchecked(wait)
+    return f"{'approved' if approved else 'rejected'} by {by}" + (f" ({unchecked})" if unchecked else "")

@@ -17,6 +17,7 @@ from typing import Any
 from pgjobs.connections import release_handler_connections
 from pgjobs.exceptions import DurableCallRefused
 from pgjobs.workflows.context import WorkflowContext
+from pgjobs.workflows.durable import Durable
 from pgjobs.workflows.replay import Replay
 
 _SLICE = 0.1  # seconds after which a thread that waits for the loop looks up
@@ -71,7 +72,7 @@ class AsyncWorkflowContext:
             )
         loop = asyncio.get_running_loop()
         if method == "step" and args and inspect.iscoroutinefunction(args[0]):
-            args = (_on_loop(args[0], loop), *args[1:])
+            args = (_on_loop(args[0], loop, self._context._replay.durable), *args[1:])
         self._busy = True
         try:
             call = functools.partial(getattr(self._context, method), *args, **kwargs)
@@ -80,8 +81,10 @@ class AsyncWorkflowContext:
             self._busy = False
 
 
-def _on_loop(function: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> Callable[..., Any]:
-    """A coroutine function as the engine's thread can call it."""
+def _on_loop(
+    function: Callable[..., Any], loop: asyncio.AbstractEventLoop, durable: Durable
+) -> Callable[..., Any]:
+    """A coroutine function as the engine's thread can call it. Cancelled when the lease is lost."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -92,6 +95,8 @@ def _on_loop(function: Callable[..., Any], loop: asyncio.AbstractEventLoop) -> C
                 done, _ = concurrent.futures.wait([future], _SLICE)
                 if done:
                     return future.result()
+                if durable.should_stop:
+                    durable.check()
             raise RuntimeError("the body has ended without awaiting this step")
         finally:
             future.cancel()

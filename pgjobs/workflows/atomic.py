@@ -10,9 +10,10 @@ from typing import Any
 
 from pgjobs import codec
 from pgjobs.exceptions import DurableCallRefused
+from pgjobs.workflows.history import hash_arguments
 from pgjobs.workflows.journal import StepRow
 from pgjobs.workflows.replay import Replay
-from pgjobs.workflows.skipping import BlockSkipped, Skipper, begins_with_handler
+from pgjobs.workflows.skipping import BlockSkipped, Skipper, misuse
 from pgjobs.workflows.states import StepKind
 from pgjobs.workflows.stepping import encode_output, value_of
 from pgjobs.workflows.values import AtomicStep
@@ -34,13 +35,8 @@ class AtomicBlock:
 
     def __enter__(self) -> AtomicStep:
         frame = sys._getframe(1)
-        if begins_with_handler(frame):
-            raise DurableCallRefused(
-                f"ctx.atomic({self._name!r})",
-                "its block begins with try, whose handlers a replay could not leave out",
-                "Put the try around the block or another line before it, or pass a function: "
-                "ctx.atomic(name, function, ...).",
-            )
+        if refused := misuse(frame):
+            raise DurableCallRefused(f"ctx.atomic({self._name!r})", *refused)
         self._place = step_id, ordinal = self._replay.enter("atomic", self._name, self._key)
         record = self._replay.find(step_id, _KIND, ordinal, "")
         if record is not None:
@@ -84,11 +80,12 @@ def run_atomic(
 ) -> Any:
     """The same for a function: its return value is the output."""
     step_id, ordinal = replay.enter("atomic", name, key)
-    record = replay.find(step_id, _KIND, ordinal, "")
+    arguments_hash = hash_arguments(args, kwargs)
+    record = replay.find(step_id, _KIND, ordinal, arguments_hash)
     if record is not None:
         return value_of(replay, record)
     replay.durable.before(step_id)
     texts: list[str] = []
-    with replay.recording(step_id, lambda: replay.row(step_id, _KIND, ordinal, "", texts[0])):
+    with replay.recording(step_id, lambda: replay.row(step_id, _KIND, ordinal, arguments_hash, texts[0])):
         texts.append(encode_output(step_id, function(*args, **kwargs)))
     return codec.loads(texts[0])

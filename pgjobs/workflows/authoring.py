@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
@@ -65,13 +66,14 @@ class WorkflowType:
         """Start an execution in the caller's transaction, or return the one that has this ``key`` already.
 
         ``actor`` is the user who starts it (four-eyes approvals exclude them), ``subject`` a model instance it is
-        about. When the key was taken with another input, the returned execution says so in ``input_differs``.
+        about. When the key was taken with another input, the returned execution says so in ``input_differs``; when
+        that one is in the archive, in ``archived``, and it cannot be saved or refreshed.
         Raises :class:`SignatureMismatch` or :class:`NotStorable`; then nothing was started.
         """
-        from pgjobs.workflows.lifecycle import insert
         from pgjobs.workflows.models import Execution
 
-        options = replace(self.options, idempotency_key=key, run_after=run_after)
+        _check_key(key)
+        options = replace(self.options, run_after=run_after)
         new = self.new(args, input)
         new = replace(
             new,
@@ -85,7 +87,7 @@ class WorkflowType:
         )
         using = get_settings().database
         warn_if_committed_apart(using, "start()", self.workflow_name)
-        pk = insert(new, using=using)
+        pk = _insert(new, using)
         if pk is not None:
             return Execution._base_manager.using(using).get(pk=pk)
         return _standing(new, using)
@@ -191,6 +193,14 @@ def _input_signature(function: Any) -> inspect.Signature:
     return signature.replace(parameters=parameters[1:], return_annotation=signature.empty)
 
 
+def _check_key(key: Any) -> None:
+    if key is None:
+        return
+    if not isinstance(key, str) or not key.strip() or len(key) > 255:
+        raise InvalidOption("key", key, "give text of 1 to 255 characters, or None for no key.")
+    codec.check_text(key, "key")
+
+
 def _subject(subject: Any) -> dict[str, Any]:
     from django.contrib.contenttypes.models import ContentType
 
@@ -200,12 +210,37 @@ def _subject(subject: Any) -> dict[str, Any]:
     return {"subject_type_id": found.pk, "subject_id": str(subject.pk)}
 
 
+def _insert(new: NewExecution, using: str) -> int | None:
+    """Insert an execution; None when its key is taken, in the live tables or in the archive."""
+    from pgjobs.workflows.lifecycle import insert
+    from pgjobs.workflows.models import ArchivedExecution
+
+    if new.key is None:
+        return insert(new, using=using)
+    with transaction.atomic(using=using):
+        pk = insert(new, using=using)
+        # Looked for afterwards: what goes to the archive meanwhile is committed there before the key is free.
+        archived = ArchivedExecution._base_manager.using(using)
+        if pk is not None and archived.filter(workflow_name=new.workflow_name, key=new.key).exists():
+            transaction.set_rollback(True, using=using)
+            return None
+    return pk
+
+
 def _standing(new: NewExecution, using: str) -> Execution:
     """The execution that has the key."""
-    from pgjobs.workflows.models import Execution
+    from pgjobs.workflows.continuing import first_input
+    from pgjobs.workflows.models import ArchivedExecution, Execution
 
-    execution = Execution._base_manager.using(using).get(workflow_name=new.workflow_name, key=new.key)
-    execution.input_differs = execution.input != json.loads(new.input)
+    holder = {"workflow_name": new.workflow_name, "key": new.key}
+    execution = Execution._base_manager.using(using).filter(**holder).first()
+    if execution is None:
+        archive = ArchivedExecution._base_manager.using(using).filter(**holder)
+        execution = _from_story(archive.latest("id").story["execution"], using)
+    started_with = execution.input
+    if started_with != json.loads(new.input) or execution.continued_from_id is not None:
+        started_with = first_input(execution.pk, new.workflow_name, using=using)
+    execution.input_differs = started_with != json.loads(new.input)
     if execution.input_differs:
         logger.warning(
             "workflow=%s key=%s is taken by execution %s with another input; it was not changed",
@@ -213,4 +248,15 @@ def _standing(new: NewExecution, using: str) -> Execution:
             new.key,
             execution.pk,
         )
+    return execution
+
+
+def _from_story(row: dict[str, Any], using: str) -> Execution:
+    """An archived execution as it was when it left the live tables."""
+    from pgjobs.workflows.models import Execution
+
+    fields = [field for field in Execution._meta.concrete_fields if field.attname in row]
+    execution = Execution(**{field.attname: field.to_python(row[field.attname]) for field in fields})
+    execution._state.adding, execution._state.db = False, using
+    execution.archived = True
     return execution

@@ -23,7 +23,8 @@ _COLUMNS = (
     "leased.queue",
     "leased.priority",
     "leased.started_by",
-    "leased.created_at::text",
+    "COALESCE(leased.origin_at, leased.created_at)::text",
+    "COALESCE(leased.origin_id, leased.id)",
 )
 
 
@@ -44,6 +45,9 @@ class ClaimedExecution:
     priority: int
     started_by: str
     created_at: str
+    """When its history began: for a fork, with the execution it comes from."""
+    origin: int
+    """The execution that its history began with: itself, unless it is a fork."""
 
 
 def claim_executions(

@@ -208,6 +208,7 @@ class WorkflowContext:
             step_id,
             WaitKind.APPROVAL.value,
             ordinal,
+            hash_arguments(title, shown),
             name=title,
             delay=_optional_seconds(timeout),
             permission=permission,
@@ -321,6 +322,7 @@ class WorkflowContext:
         except TypeError as error:
             raise SignatureMismatch(name, str(signature), str(error)) from None
         _stored("input", input)
+        self._replay.ended()
         raise Continued(input)
 
 

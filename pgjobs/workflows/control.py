@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
@@ -15,8 +16,11 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.leases.fence import LEASE_CLEARED
 from pgjobs.queue.control import VerbOutcome
+from pgjobs.queue.control import retry as retry_jobs
 from pgjobs.queue.enqueue import CHANNEL
+from pgjobs.queue.models import Job
 from pgjobs.workflows.models import Execution
+from pgjobs.workflows.reopening import Reopening, examine, reopen
 from pgjobs.workflows.states import ExecutionStatus, sources
 from pgjobs.workflows.waits import children_ended, lock_executions
 
@@ -110,8 +114,27 @@ def resume(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutc
 
 
 def retry(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
-    """Let failed executions go on: recorded steps stay, the step whose failure ended the execution runs again."""
-    return _simple("retry", "retried", _S.ENQUEUED, ids, actor, reason)
+    """Let failed executions go on: recorded steps stay, the call whose failure ended the execution is made again.
+
+    When that was a gather, a job or a child, what failed of it is retried too; a child with what failed in it.
+    An execution whose last call would only answer the same (it timed out, or its child was cancelled) is left.
+    """
+    using, wanted, note = _prepared(ids, "retried", actor, reason)
+    with transaction.atomic(using=using):
+        reopening = _lock_reopening(_possible(wanted), using)
+        retried = reopening.children_to_retry()
+        held = _locked([*wanted, *retried], using)
+        if jobs := reopening.jobs_to_retry():
+            retry_jobs(jobs, actor=actor, reason=reason)
+        reopen(reopening, using=using)
+        movable_now = {
+            pk: row
+            for pk, row in held.items()
+            if row.status in movable("retry") and pk not in reopening.refused
+        }
+        _move("retry", movable_now, note, using)
+        _announce(held, using)
+    return _told("retry", "retried", _S.ENQUEUED, wanted, held, actor, reopening.refused)
 
 
 def pause(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
@@ -126,9 +149,14 @@ def _simple(
     with transaction.atomic(using=using):
         held = _locked(wanted, using)
         _move(verb, {pk: row for pk, row in held.items() if row.status in movable(verb)}, note, using)
-        if target is _S.ENQUEUED and held and get_settings().notify:
-            rows(using, f"SELECT pg_notify('{CHANNEL}', '')", {})
+        if target is _S.ENQUEUED:
+            _announce(held, using)
     return _told(verb, done, target, wanted, held, actor)
+
+
+def _announce(held: dict[int, _Held], using: str) -> None:
+    if held and get_settings().notify:
+        rows(using, f"SELECT pg_notify('{CHANNEL}', '')", {})
 
 
 def movable(verb: str) -> frozenset[ExecutionStatus]:
@@ -160,6 +188,21 @@ def _lock_family(ids: list[int], using: str) -> list[int]:
         known |= touched
 
 
+def _lock_reopening(ids: list[int], using: str) -> Reopening:
+    """What a retry opens again, with jobs and then executions locked, each in the order of id, as settlements do."""
+    seen = examine(ids, using=using)
+    while True:
+        with transaction.atomic(using=using):
+            jobs = Job._base_manager.using(using).filter(pk__in=list(seen.jobs)).order_by("pk")
+            list(jobs.select_for_update(no_key=True).values_list("pk"))
+            lock_executions(sorted({*ids, *seen.children}), using=using)
+            now = examine(ids, using=using)
+            if now.jobs.keys() <= seen.jobs.keys() and now.children.keys() <= seen.children.keys():
+                return now
+            transaction.set_rollback(True, using=using)
+        seen = now
+
+
 def _possible(ids: Iterable[int]) -> list[int]:
     """Ids that a bigint can hold; there is no execution under another."""
     return [pk for pk in ids if 0 < pk <= _LARGEST_ID]
@@ -167,7 +210,7 @@ def _possible(ids: Iterable[int]) -> list[int]:
 
 def _locked(ids: Iterable[int], using: str) -> dict[int, _Held]:
     found = Execution._base_manager.using(using).filter(pk__in=_possible(ids)).order_by("pk")
-    locked = found.select_for_update().values_list("pk", "status", "lease_token")
+    locked = found.select_for_update(no_key=True).values_list("pk", "status", "lease_token")
     return {pk: _Held(_S(status), token) for pk, status, token in locked}
 
 
@@ -183,7 +226,13 @@ def _move(verb: str, held: dict[int, _Held], note: str, using: str) -> None:
 
 
 def _told(
-    verb: str, done: str, target: ExecutionStatus, wanted: list[int], held: dict[int, _Held], actor: Any
+    verb: str,
+    done: str,
+    target: ExecutionStatus,
+    wanted: list[int],
+    held: dict[int, _Held],
+    actor: Any,
+    refused: Mapping[int, str] = MappingProxyType({}),
 ) -> list[VerbOutcome]:
     outcomes = []
     for pk in wanted:
@@ -191,7 +240,9 @@ def _told(
             outcomes.append(VerbOutcome(pk, False, "there is no such execution", None))
             continue
         before = held[pk].status
-        if before in movable(verb):
+        if pk in refused:
+            outcomes.append(VerbOutcome(pk, False, refused[pk], before.value))
+        elif before in movable(verb):
             outcomes.append(VerbOutcome(pk, True, f"{done} (was {before})", target.value))
         else:
             allowed = ", ".join(sorted(status.value for status in movable(verb)))

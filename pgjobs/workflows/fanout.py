@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pgjobs import codec
-from pgjobs.exceptions import DurableCallRefused, InvalidOption, JobsFailed
+from pgjobs.exceptions import DurableCallRefused, InvalidOption, JobsFailed, WaitTimeout
 from pgjobs.queue.authoring import JobCall
 from pgjobs.workflows.history import Record, hash_arguments
 from pgjobs.workflows.lifecycle import NewWait, Standing
@@ -17,6 +18,7 @@ from pgjobs.workflows.stepping import encode_output
 from pgjobs.workflows.values import Gathered, JobFailure
 
 _KIND = StepKind.STEP.value
+_TIMED_OUT = "timed out"
 
 
 def gather(
@@ -36,25 +38,31 @@ def gather(
     _check(name, calls, min_successful, tolerated_failures)
     step_id, ordinal = replay.enter("gather", name, key)
     arguments_hash = hash_arguments([(call.type.job_type, call.payload) for call in calls])
+    rule = _rule(len(calls), min_successful, tolerated_failures)
     record = replay.history.records.get(step_id)
     if record is not None:
         replay.find(step_id, _KIND, ordinal, arguments_hash)
-        return _answer(step_id, json.loads(replay.output(record) or "{}"), tolerated_failures)
+        return _answer(step_id, json.loads(replay.output(record) or "{}"), rule)
     waits = replay.history.group(step_id)
     if waits:
         _expect_same(replay, step_id, ordinal, arguments_hash, waits[0])
     else:
         replay.find(step_id, _KIND, ordinal, arguments_hash)  # nothing is recorded, or the code diverged
-    rule = _rule(len(calls), min_successful, tolerated_failures)
     if calls and not _enough(waits, rule, len(calls)):
         replay.wait_all(
             _new_waits(step_id, ordinal, arguments_hash, calls, rule, timeout),
             lambda standings: _enough(standings, rule, len(calls)),
             calls=[(call.new(), call.payload, call.type.options.idempotency_key) for call in calls],
         )
-    text = encode_output(step_id, _told(replay.history.group(step_id)))
-    replay.record(replay.row(step_id, _KIND, ordinal, arguments_hash, text))
-    return _answer(step_id, json.loads(text), tolerated_failures)
+    told = _told(replay.history.group(step_id), rule)
+    text = encode_output(step_id, told)
+    row = replay.row(step_id, _KIND, ordinal, arguments_hash, text)
+    if told["failed"]:
+        # Like a step's: history only if the body goes on, else a retry may run the jobs again.
+        replay.keep_failure_later(replace(row, error=_error(told)))
+    else:
+        replay.record(row)
+    return _answer(step_id, json.loads(text), rule)
 
 
 def _expect_same(replay: Replay, step_id: str, ordinal: int, arguments_hash: str, first: Record) -> None:
@@ -95,41 +103,60 @@ def _rule(count: int, min_successful: int | None, tolerated_failures: int) -> di
 
 
 def _enough(waits: Sequence[Record | Standing], rule: dict[str, int | None], count: int) -> bool:
-    """Whether the gather can go on: whole, its minimum reached, or its tolerance exceeded."""
+    """Whether it is certain what the gather comes to. The same rule wakes the execution (``waits.wake``)."""
     statuses = [_status(wait) for wait in waits if wait.resolved]
     succeeded = statuses.count("succeeded")
-    least, tolerated = rule["min_successful"], rule["tolerated_failures"] or 0
     if len(waits) < count:
         return False
-    if least is not None and succeeded >= least:
-        return True
-    return len(statuses) == count or len(statuses) - succeeded > tolerated
+    reached = rule["min_successful"] is not None and succeeded >= rule["min_successful"]
+    return reached or len(statuses) == count or len(statuses) - succeeded > _tolerated(rule, count)
+
+
+def _tolerated(rule: dict[str, int | None], count: int) -> int:
+    """So many may end without success. A minimum says it alone: one more, and it cannot be reached."""
+    least = rule["min_successful"]
+    return (rule["tolerated_failures"] or 0) if least is None else count - least
 
 
 def _status(wait: Record | Standing) -> str:
     text = wait.output if isinstance(wait, Record) else wait.resolution
-    return str(json.loads(text or "{}").get("status", "timed out"))
+    return str(json.loads(text or "{}").get("status", _TIMED_OUT))
 
 
-def _told(waits: list[Record]) -> dict[str, Any]:
+def _told(waits: list[Record], rule: dict[str, int | None]) -> dict[str, Any]:
     """What the gather came to, as it is recorded."""
     results: list[Any] = []
     failures = []
     for index, wait in enumerate(waits):
         resolution = json.loads(wait.output or "{}") if wait.resolved else {}
-        status = resolution.get("status", "timed out")
+        status = resolution.get("status", _TIMED_OUT)
         results.append(codec.decode(resolution.get("result")) if status == "succeeded" else None)
         if wait.resolved and status != "succeeded":
             failures.append([index, resolution.get("job_id", 0), status, resolution.get("error", "")])
-    return {"results": results, "failures": failures}
+    failed = len(failures) > _tolerated(rule, len(waits))
+    return {"results": results, "failures": failures, "failed": failed}
 
 
-def _answer(step_id: str, recorded: Any, tolerated: int) -> Gathered:
+def _error(told: dict[str, Any]) -> str:
+    """As a failed step's error is recorded, for those who look at the row."""
+    _, _, status, error = told["failures"][0]
+    late = _only_late(told["failures"])
+    message = f"{len(told['failures'])} jobs ended without success; the first: {status} {error}".rstrip()
+    return json.dumps({"type": "WaitTimeout" if late else "JobsFailed", "message": message, "attempts": 1})
+
+
+def _only_late(failures: list[Any]) -> bool:
+    return all(failure[2] == _TIMED_OUT for failure in failures)
+
+
+def _answer(step_id: str, recorded: Any, rule: dict[str, int | None]) -> Gathered:
     told = codec.decode(recorded)
-    failures = [JobFailure(*failure) for failure in told["failures"]]
-    if len(failures) > tolerated:
-        raise JobsFailed(step_id, [(f.index, f.job_id, f.status, f.error) for f in failures], tolerated)
-    return Gathered(told["results"], failures)
+    tolerated = _tolerated(rule, len(told["results"]))
+    if told.get("failed", len(told["failures"]) > tolerated):
+        if _only_late(told["failures"]):
+            raise WaitTimeout(step_id)
+        raise JobsFailed(step_id, [tuple(failure) for failure in told["failures"]], tolerated)
+    return Gathered(told["results"], [JobFailure(*failure) for failure in told["failures"]])
 
 
 def _check(name: str, calls: list[JobCall], min_successful: int | None, tolerated_failures: int) -> None:

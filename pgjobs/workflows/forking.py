@@ -30,10 +30,11 @@ SELECT COALESCE(max(ordinal) + 1, 0),
        min(ordinal) FILTER (WHERE open AND ordinal = (SELECT max(ordinal) FROM calls))
 FROM calls"""
 
+# Without the hashes of arguments, which may hold the other's id: ctx.execution_id is the fork's own.
 _COPY_STEPS = """
 INSERT INTO pgjobs_stepoutput (execution_id, step_id, kind, ordinal, arguments_hash, output, output_bytes, error,
                                attempts, seconds, recorded_at)
-SELECT %(fork)s, step_id, kind, ordinal, arguments_hash, output, output_bytes, error, attempts, seconds,
+SELECT %(fork)s, step_id, kind, ordinal, '', output, output_bytes, error, attempts, seconds,
        recorded_at
 FROM pgjobs_stepoutput WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY id"""
 
@@ -42,7 +43,7 @@ _COPY_WAITS = """
 INSERT INTO pgjobs_wait (execution_id, step_id, kind, ordinal, arguments_hash, name, "group", rule, target_id,
                          created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
                          context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason)
-SELECT %(fork)s, step_id, kind, ordinal, arguments_hash, name, "group", rule, target_id,
+SELECT %(fork)s, step_id, kind, ordinal, '', name, "group", rule, target_id,
        created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
        context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason
 FROM pgjobs_wait WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY id"""
@@ -51,7 +52,7 @@ FROM pgjobs_wait WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY 
 def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") -> Execution:
     """A new execution with the records of all calls before ``from_ordinal`` (the first call is 0); runs at once.
 
-    It has no key and no parent; with a user as ``actor``, that user started it. Signals that nobody has taken
+    It draws the same UUIDs and random numbers outside of steps. It has no key and no parent; with a user as ``actor``, that user started it. Signals that nobody has taken
     stay with the old execution, which is not changed. Raises :class:`WorkflowError` when there is none,
     :class:`InvalidOption` for a call beyond its history or after one that is still waited for.
     """
@@ -100,6 +101,8 @@ def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Ex
         input=source.input,
         subject_type_id=source.subject_type_id,
         subject_id=source.subject_id,
+        origin_id=source.origin_id or source.pk,
+        origin_at=source.origin_at or source.created_at,
         started_by=source.started_by if user is None else str(user),
         note=codec.storable_text(told + (f": {reason}" if reason else ""), 1_000),
     )

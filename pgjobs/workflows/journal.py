@@ -11,6 +11,7 @@ from django.db import connections
 
 from pgjobs.connections import rows
 from pgjobs.exceptions import LeaseLost
+from pgjobs.leases.fence import GIVEN, held_rows
 from pgjobs.leases.states import Lease
 
 
@@ -32,7 +33,8 @@ class StepRow:
     """The first new checkpoint since the last crash: the execution is making progress again."""
 
 
-# Fence: the execution's id, status and token, under a share lock that the reaper respects. Locks: in id order.
+# Fence: the execution's id, status and token, under its lock. Locks: in id order, skipping: an execution that a
+# transaction of the project's holds (it has signalled, say) is left for later, and the others are written.
 # A row that is there already was written by this same holder, whose reply was lost: it is answered, not changed.
 _RECORD = """
 WITH given AS MATERIALIZED (
@@ -45,7 +47,7 @@ held AS MATERIALIZED (
     SELECT leased.id FROM pgjobs_execution AS leased
     WHERE leased.id = ANY(%(ids)s::bigint[]) AND leased.status = 'running'
       AND EXISTS (SELECT FROM given WHERE given.id = leased.id AND given.token = leased.lease_token)
-    ORDER BY leased.id FOR SHARE
+    ORDER BY leased.id FOR NO KEY UPDATE SKIP LOCKED
 ),
 written AS (
     INSERT INTO pgjobs_stepoutput (execution_id, step_id, kind, ordinal, arguments_hash, output, output_bytes,
@@ -64,13 +66,17 @@ SELECT old.execution_id, old.step_id, old.recorded_at
 FROM pgjobs_stepoutput AS old JOIN given ON given.id = old.execution_id AND given.step_id = old.step_id
 JOIN held ON held.id = old.execution_id"""
 
+_STILL_HELD = (
+    f"WITH given AS MATERIALIZED (SELECT * FROM {GIVEN}) {held_rows('pgjobs_execution', locking='OFFSET 0')}"  # noqa: S608
+)
+
 _CLEAR_CRASHES = """
 UPDATE pgjobs_execution SET crash_count = 0
 WHERE id = %(id)s AND status = 'running' AND lease_token = %(token)s AND crash_count > 0"""
 
 
 def record(steps: Sequence[StepRow], *, using: str) -> dict[tuple[int, str], dt.datetime]:
-    """Write ``steps`` and return when each was recorded; one that is missing has lost its lease."""
+    """Write ``steps`` and return when each was recorded; one that is missing is :func:`still_held`, or lost."""
     params: dict[str, Any] = {
         "ids": [step.lease.pk for step in steps],
         "tokens": [step.lease.token for step in steps],
@@ -88,6 +94,12 @@ def record(steps: Sequence[StepRow], *, using: str) -> dict[tuple[int, str], dt.
         if step.clears_crashes and (step.lease.pk, step.step_id) in recorded:
             rows(using, _CLEAR_CRASHES, {"id": step.lease.pk, "token": step.lease.token})
     return recorded
+
+
+def still_held(steps: Sequence[StepRow], *, using: str) -> set[int]:
+    """Of executions whose step was not written: those that this worker holds all the same, but that are locked."""
+    params = {"ids": [step.lease.pk for step in steps], "tokens": [step.lease.token for step in steps]}
+    return {pk for (pk,) in rows(using, _STILL_HELD, params)}
 
 
 def record_here(step: StepRow, *, using: str) -> dt.datetime:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows
+from pgjobs.connections import brief_locks, rows
 from pgjobs.leases.fence import as_json, hold, leave
 from pgjobs.leases.states import Lease
 from pgjobs.queue.enqueue import CHANNEL, NewJobs, insert_awaited
@@ -57,12 +58,15 @@ _LOCK_FOR_END = """
 SELECT id FROM pgjobs_execution WHERE id IN (
     SELECT %(id)s::bigint UNION ALL
     SELECT execution_id FROM pgjobs_wait WHERE target_id = %(id)s AND kind = 'child' AND resolved_at IS NULL)
-ORDER BY id FOR UPDATE"""
+ORDER BY id FOR NO KEY UPDATE"""
 
 _TAKE_OVER = """
 UPDATE pgjobs_execution AS new
 SET parent_id = old.parent_id, subject_type_id = old.subject_type_id, subject_id = old.subject_id
 FROM pgjobs_execution AS old WHERE new.id = %(new)s AND old.id = %(old)s"""
+
+_TAKE_MAILBOX = """
+UPDATE pgjobs_message SET execution_id = %(new)s WHERE execution_id = %(old)s AND consumed_by_id IS NULL"""
 
 _AWAIT_INSTEAD = """
 UPDATE pgjobs_wait SET target_id = %(new)s
@@ -151,6 +155,7 @@ def open_waits(
     """
     step_ids = [wait.step_id for wait in waits]
     with transaction.atomic(using=using):
+        brief_locks(using)
         hold(Execution, lease, using=using)
         if (calls or child) and not _standing(lease.pk, step_ids, using):
             if child is not None:
@@ -176,6 +181,7 @@ def finish(lease: Lease, output: str | None, *, using: str, continued: NewExecut
     Raises :class:`LeaseLost`.
     """
     with transaction.atomic(using=using):
+        brief_locks(using)
         awaited = _lock_for_end(lease.pk, using)
         if continued is None:
             _end(lease, ExecutionStatus.SUCCEEDED, using, awaited, output=as_json(output))
@@ -183,6 +189,7 @@ def finish(lease: Lease, output: str | None, *, using: str, continued: NewExecut
         _end(lease, ExecutionStatus.SUCCEEDED, using, False, key=None)
         params = {"old": lease.pk, "new": insert(continued, using=using)}
         rows(using, _TAKE_OVER, params)
+        rows(using, _TAKE_MAILBOX, params)
         if awaited:
             rows(using, _AWAIT_INSTEAD, params)
 
@@ -190,6 +197,7 @@ def finish(lease: Lease, output: str | None, *, using: str, continued: NewExecut
 def fail(lease: Lease, problem: Problem, *, using: str) -> None:
     """The body raised. Raises :class:`LeaseLost`."""
     with transaction.atomic(using=using):
+        brief_locks(using)
         awaited = _lock_for_end(lease.pk, using)
         hold(Execution, lease, using=using)
         told = Execution._base_manager.using(using).values_list("errors", "attempt_count").get(pk=lease.pk)
@@ -208,7 +216,28 @@ def fail(lease: Lease, problem: Problem, *, using: str) -> None:
 
 def pause(lease: Lease, reason: str, *, using: str) -> None:
     """A person is needed. Raises :class:`LeaseLost`."""
-    leave(Execution, lease, to=ExecutionStatus.PAUSED, using=using, pause_reason=reason, updated_at=Now())
+    with transaction.atomic(using=using):
+        brief_locks(using)
+        leave(Execution, lease, to=ExecutionStatus.PAUSED, using=using, pause_reason=reason, updated_at=Now())
+
+
+def postpone(lease: Lease, reason: str, delay: float, *, using: str) -> None:
+    """The turn broke off for a reason that passes by itself: the next one begins after ``delay`` seconds.
+
+    The attempt stays counted. Raises :class:`LeaseLost`.
+    """
+    soon = RawSQL("clock_timestamp() + make_interval(secs => %s)", (delay,))
+    with transaction.atomic(using=using):
+        brief_locks(using)
+        leave(
+            Execution,
+            lease,
+            to=ExecutionStatus.ENQUEUED,
+            using=using,
+            available_at=soon,
+            note=reason,
+            updated_at=Now(),
+        )
 
 
 def _lock_for_end(pk: int, using: str) -> bool:

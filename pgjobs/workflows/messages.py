@@ -10,6 +10,7 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.workflows.continuing import last_of_chain
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.states import TERMINAL
 from pgjobs.workflows.waits import wake
@@ -42,7 +43,7 @@ RETURNING wait.id"""
 
 
 def send(execution_id: int, name: str, payload: Any = None) -> None:
-    """Send a signal in the caller's transaction.
+    """Send a signal in the caller's transaction; to the last of its continuations when it continued as new.
 
     Raises :class:`WorkflowError` when there is no such execution or it has ended, :class:`NotStorable` for a
     payload that is no JSON.
@@ -54,8 +55,7 @@ def send(execution_id: int, name: str, payload: Any = None) -> None:
     text = codec.dumps(payload, label="payload", max_bytes=settings.max_payload_bytes)
     using = settings.database
     with transaction.atomic(using=using):
-        found = Execution._base_manager.using(using).select_for_update().filter(pk=execution_id)
-        status = found.values_list("status", flat=True).first()
+        execution_id, status = _lock(execution_id, using)
         if status is None or status in TERMINAL:
             told = "does not exist" if status is None else f"has ended ({status})"
             raise WorkflowError(
@@ -63,6 +63,19 @@ def send(execution_id: int, name: str, payload: Any = None) -> None:
             )
         rows(using, _SEND, {"execution": execution_id, "name": name, "payload": text})
         wake([(execution_id, wait) for wait in deliver(execution_id, name, using=using)], using=using)
+
+
+def _lock(execution_id: int, using: str) -> tuple[int, str | None]:
+    """Lock the execution, or the one as which it goes on: its id and status."""
+    while True:
+        found = Execution._base_manager.using(using).select_for_update(no_key=True).filter(pk=execution_id)
+        status = found.values_list("status", flat=True).first()
+        if status is not None and status not in TERMINAL:
+            return execution_id, status
+        following = last_of_chain(execution_id, using=using)
+        if following == execution_id:
+            return execution_id, status
+        execution_id = following
 
 
 def deliver(execution_id: int, name: str, *, using: str) -> list[int]:

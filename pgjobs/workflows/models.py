@@ -53,6 +53,9 @@ class Execution(LeasedRow):
     continued_from = models.OneToOneField(
         "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="continued_as"
     )
+    # Of a fork: the execution its history began with, whose draws it repeats, and when that was started.
+    origin_id = models.BigIntegerField(null=True, blank=True)
+    origin_at = models.DateTimeField(null=True, blank=True)
     # No constraint: content types stay where the project has them when the queue has a database of its own.
     subject_type = models.ForeignKey(
         ContentType, on_delete=models.DO_NOTHING, db_constraint=False, null=True, blank=True
@@ -64,6 +67,8 @@ class Execution(LeasedRow):
     """What the methods below do. Set by the app when Django starts, since verbs stand above their tables."""
     input_differs: bool = False
     """On what ``start`` returned: the key was taken by an execution with another input."""
+    archived: bool = False
+    """On what ``start`` returned: the execution that has the key has ended and is in the archive, as this shows it."""
 
     class Meta:
         verbose_name = "workflow execution"

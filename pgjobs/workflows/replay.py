@@ -46,7 +46,7 @@ class Replay:
         self._used: set[str] = set()
         self.changes: dict[str, bool] = {}
         """What ``ctx.changed`` has answered in this turn, by id."""
-        self.draws = Draws(f"pgjobs:{execution.lease.pk}")
+        self.draws = Draws(f"pgjobs:{execution.origin}")
         self._in_step: str | None = None
         self._thread = threading.get_ident()
         self._failure: StepRow | None = None
@@ -118,6 +118,13 @@ class Replay:
     def wait(self, wait: NewWait, child: NewExecution | None = None) -> Record:
         """The resolved record of a single wait; parks and leaves the body when it is still open."""
         record = self.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)
+        if record is None and wait.four_eyes and not self.execution.started_by:
+            logger.warning(
+                "execution=%s asks %s of four eyes, but nobody is recorded as its starter, so anybody with the right "
+                "may decide; pass start(actor=...)",
+                self.execution.lease.pk,
+                wait.step_id,
+            )
         if record is None or not record.resolved:
             self.wait_all([wait], lambda standings: all(s.resolved for s in standings), child=child)
             self.find(wait.step_id, wait.kind, wait.ordinal, wait.arguments_hash)

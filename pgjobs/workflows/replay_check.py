@@ -58,7 +58,7 @@ ORDER BY id LIMIT %(limit)s"""
 
 _EXECUTIONS = """
 SELECT id, status, workflow_name, version, key, input::text, attempt_count + 1, crash_count, queue, priority,
-       started_by, created_at::text
+       started_by, COALESCE(origin_at, created_at)::text, COALESCE(origin_id, id)
 FROM pgjobs_execution
 WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('enqueued', 'waiting', 'running', 'paused') ORDER BY id"""
 

@@ -41,6 +41,7 @@ MOVES: tuple[Move, ...] = (
     Move(_S.ENQUEUED, _S.RUNNING, "claim"),
     Move(_S.RUNNING, _S.WAITING, "park"),
     Move(_S.RUNNING, _S.ENQUEUED, "release"),
+    Move(_S.RUNNING, _S.ENQUEUED, "postpone"),
     Move(_S.RUNNING, _S.ENQUEUED, "reap"),
     Move(_S.RUNNING, _S.PAUSED, "reap"),
     Move(_S.RUNNING, _S.PAUSED, "pause"),

@@ -13,6 +13,7 @@ from pgjobs import codec
 from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import (
+    DurableCallRefused,
     Fail,
     InvalidOption,
     JobTimeout,
@@ -105,8 +106,15 @@ def _attempts(
         try:
             value = replay.inside(step_id, work, timeout)
             return encode_output(step_id, value), attempt, time.monotonic() - began
-        except (LeaseLost, Snooze):
+        except LeaseLost:
             raise
+        except Snooze as error:
+            refused = DurableCallRefused(
+                f"Snooze in step {step_id!r}",
+                "a step has no place in a queue to give back",
+                "Raise Retry(after=...) and give the step retry=, or return and ctx.sleep() in the body.",
+            )
+            raise _failed(replay, step_id, ordinal, arguments_hash, refused, attempt) from error
         except Exception as error:
             if attempt >= most or isinstance(error, Fail | NotStorable):
                 raise _failed(replay, step_id, ordinal, arguments_hash, error, attempt) from error

@@ -15,7 +15,7 @@ class Decision:
 
     approved: bool
     by: str | None = None
-    """Key of the user who decided; None when time decided."""
+    """Username of the user whose decision was the last needed; None when time decided."""
     at: dt.datetime | None = None
     reason: str = ""
     data: Any = None

@@ -29,8 +29,10 @@ WHERE execution.id = ANY(%(ids)s::bigint[]) AND execution.status = 'waiting'
         SELECT count(*) FILTER (WHERE peer.resolved_at IS NULL) = 0
             OR count(*) FILTER (WHERE peer.resolution ->> 'status' = 'succeeded')
                >= (wait.rule ->> 'min_successful')::int
-            OR count(*) FILTER (WHERE peer.resolved_at IS NOT NULL AND peer.resolution ->> 'status' <> 'succeeded')
-               > (wait.rule ->> 'tolerated_failures')::int
+            OR count(*) FILTER (WHERE peer.resolved_at IS NOT NULL
+                                  AND peer.resolution ->> 'status' IS DISTINCT FROM 'succeeded')
+               > COALESCE(count(*) - (wait.rule ->> 'min_successful')::int,
+                          (wait.rule ->> 'tolerated_failures')::int)
         FROM pgjobs_wait AS peer
         WHERE peer.execution_id = wait.execution_id AND peer."group" = wait."group"))
   )
@@ -61,12 +63,14 @@ SELECT execution.id FROM pgjobs_execution AS execution
 WHERE execution.id IN (
     SELECT wait.execution_id FROM pgjobs_wait AS wait
     WHERE wait.target_id = ANY(%(targets)s::bigint[]) AND wait.kind = %(kind)s AND wait.resolved_at IS NULL)
-ORDER BY execution.id FOR UPDATE"""
+ORDER BY execution.id FOR NO KEY UPDATE"""
 
 
 def lock_executions(ids: Sequence[int], *, using: str) -> None:
     """Lock rows in the order of id, for the rest of the caller's transaction."""
-    locked = Execution._base_manager.using(using).filter(pk__in=ids).order_by("pk").select_for_update()
+    locked = (
+        Execution._base_manager.using(using).filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
+    )
     list(locked.values_list("pk"))
 
 

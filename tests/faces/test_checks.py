@@ -68,6 +68,14 @@ def database_encoded(encoding: str, locale: str = "C") -> Iterator[Any]:
 
 
 @pytest.fixture
+def routed(settings: Any) -> Any:
+    """The tables of pgjobs are where PGJOBS['DATABASE'] says."""
+    settings.PGJOBS = {"DATABASE": "second"}
+    settings.DATABASE_ROUTERS = ["pgjobs.routers.PgJobsRouter"]
+    return settings
+
+
+@pytest.fixture
 def server(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The server of the tests without `db`, which would forbid a second connection."""
     with django_db_blocker.unblock():
@@ -89,6 +97,8 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"NOTIFY": "yes"}, "E001"),
         (["not a dict"], "E001"),
         ({"DATABASE": "elsewhere"}, "E002"),
+        ({"LISTEN_DATABASE": ""}, "E001"),
+        ({"LISTEN_DATABASE": "elsewhere"}, "E012"),
         ({"HEARTBEAT_SECONDS": 10.1}, "E005"),
         ({"LEASE_SECONDS": 9, "HEARTBEAT_SECONDS": 4}, "E005"),
         ({"POLL_SECONDS": 6}, "E006"),
@@ -108,6 +118,8 @@ def test_settings_that_cannot_be_meant(settings: Any, given: Any, found: str) ->
     "given",
     [
         {"LEASE_SECONDS": 30, "HEARTBEAT_SECONDS": 10},
+        {"LISTEN_DATABASE": "default"},
+        {"LISTEN_DATABASE": None},
         {"LEASE_SECONDS": 3, "HEARTBEAT_SECONDS": 0.5},
         {"POLL_SECONDS": 5, "IDLE_POLL_SECONDS": 5},
         {"MAX_ERROR_BYTES": 500, "MAX_PAYLOAD_BYTES": 200_000_000, "SHUTDOWN_GRACE_SECONDS": 3600},
@@ -140,6 +152,36 @@ def test_another_engine(server: None, settings: Any, tmp_path: Path) -> None:
     with second_database("django.db.backends.sqlite3", NAME=str(tmp_path / "other.db"), OPTIONS={}):
         settings.PGJOBS = {"DATABASE": "second"}
         assert with_database("second") == ["E003"]
+
+
+def test_another_engine_to_listen_on(server: None, settings: Any, tmp_path: Path) -> None:
+    with second_database("django.db.backends.sqlite3", NAME=str(tmp_path / "other.db"), OPTIONS={}):
+        settings.PGJOBS = {"LISTEN_DATABASE": "second"}
+        assert without_database() == ["E012"]
+
+
+class SendsAway:
+    """A router that keeps everything out of `second`, or lets rows in that it lets no table in for."""
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
+        return db != "second"
+
+
+class SendsRows(SendsAway):
+    def db_for_write(self, model: Any, **hints: Any) -> str:
+        return "second"
+
+
+def test_a_database_that_no_router_leads_to(server: None, settings: Any) -> None:
+    with second_database():
+        settings.PGJOBS = {"DATABASE": "second"}
+        (message,) = checks.check_driver()
+        assert message.id == "pgjobs.W007" and "send pgjobs to 'default'" in message.msg
+        settings.DATABASE_ROUTERS = [SendsRows()]
+        (message,) = checks.check_driver()
+        assert message.id == "pgjobs.W007" and "do not let pgjobs migrate on 'second'" in message.msg
+        settings.DATABASE_ROUTERS = ["pgjobs.routers.PgJobsRouter"]
+        assert without_database() == []
 
 
 def test_an_engine_that_cannot_be_loaded(settings: Any) -> None:
@@ -176,21 +218,18 @@ def test_an_older_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without_database() == []
 
 
-def test_a_database_without_an_encoding(server: None, settings: Any) -> None:
+def test_a_database_without_an_encoding(server: None, routed: Any) -> None:
     with database_encoded("SQL_ASCII"):
-        settings.PGJOBS = {"DATABASE": "second"}
         assert with_database("second") == ["E011", "W004"]
 
 
-def test_a_database_of_a_narrow_encoding(server: None, settings: Any) -> None:
+def test_a_database_of_a_narrow_encoding(server: None, routed: Any) -> None:
     with database_encoded("LATIN1"):
-        settings.PGJOBS = {"DATABASE": "second"}
         assert with_database("second") == ["W006", "W004"]
 
 
-def test_an_empty_database_is_told_to_migrate_and_can(server: None, settings: Any) -> None:
+def test_an_empty_database_is_told_to_migrate_and_can(server: None, routed: Any) -> None:
     with database_encoded("UTF8"):
-        settings.PGJOBS = {"DATABASE": "second"}
         assert with_database("second") == ["W004"]
         call_command("migrate", database="second", verbosity=0, skip_checks=False)
         assert with_database("second") == []
@@ -213,10 +252,9 @@ def test_a_table_that_is_out_of_sight() -> None:
 
 @pytest.mark.parametrize("changes", [{"NAME": "no_such_database"}, {"HOST": "/nonexistent", "PORT": "1"}])
 def test_a_database_that_does_not_answer_is_a_warning(
-    server: None, settings: Any, changes: dict[str, str]
+    server: None, routed: Any, changes: dict[str, str]
 ) -> None:
     with second_database(**changes):
-        settings.PGJOBS = {"DATABASE": "second"}
         assert with_database("second") == ["W003"]
 
 

@@ -287,3 +287,27 @@ async def overrun_blocking(gate: str) -> None:
 def wait_briefly() -> None:
     """About as long as it takes to notice that it runs."""
     threading.Event().wait(0.0005)
+
+
+@job()
+def use_another_database(path: str) -> int:
+    """Reads from a database that is no PostgreSQL, through Django."""
+    from django.db import connections
+
+    settings = {
+        **connections["default"].settings_dict,
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {},
+    }
+    connections.settings["elsewhere"] = settings
+    with connections["elsewhere"].cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return int(cursor.fetchone()[0])
+
+
+@job(takes_context=True)
+def finish_and_stay(ctx: Any, key: str, gate: str) -> None:
+    """Stays inside the block of ctx.finish() until the gate opens."""
+    with ctx.finish():
+        wait_for_gate(gate)

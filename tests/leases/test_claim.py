@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
-from pgjobs.leases.due import anything_due, seconds_until_due, suspects_waiting
+from pgjobs.leases.due import outlook, suspects_waiting
 from pgjobs.queue.models import Job
 from tests.leases.factories import KIND, claim, claim_ids, columns, lapse, pending, running, whole_row
 from tests.support.own_database import QUEUE, connection
@@ -204,14 +204,14 @@ def test_serialization_failures_of_a_stricter_database_are_tried_again() -> None
 
 def test_seconds_until_due() -> None:
     pending()
-    assert seconds_until_due(Job, using=QUEUE) is None
+    assert outlook(Job, kinds=[KIND], using=QUEUE) == (True, None)
     pending(available_at=Now() + timedelta(minutes=5), queue="far")
     pending(available_at=Now() + timedelta(minutes=2), priority=1)
     pending(available_at=Now() + timedelta(seconds=9), crash_count=1)
 
-    assert seconds_until_due(Job, using=QUEUE) == pytest.approx(120, abs=5)
-    assert seconds_until_due(Job, queues=["far"], using=QUEUE) == pytest.approx(300, abs=5)
-    assert seconds_until_due(Job, queues=["empty"], using=QUEUE) is None
+    assert outlook(Job, kinds=[KIND], using=QUEUE)[1] == pytest.approx(120, abs=5)
+    assert outlook(Job, kinds=[KIND], queues=["far"], using=QUEUE)[1] == pytest.approx(300, abs=5)
+    assert outlook(Job, kinds=[KIND], queues=["empty"], using=QUEUE) == (False, None)
 
 
 def test_suspects_waiting() -> None:
@@ -228,13 +228,13 @@ def test_suspects_waiting() -> None:
 
 
 def test_anything_due() -> None:
-    assert not anything_due(Job, kinds=[KIND], using=QUEUE)
+    assert not outlook(Job, kinds=[KIND], using=QUEUE)[0]
     pending(available_at=Now() + timedelta(minutes=1))
     pending(crash_count=1)
     pending(job_type="others.work")
-    assert not anything_due(Job, kinds=[KIND], using=QUEUE)
+    assert not outlook(Job, kinds=[KIND], using=QUEUE)[0]
     pending(queue="q")
 
-    assert anything_due(Job, kinds=[KIND], using=QUEUE)
-    assert anything_due(Job, kinds=[KIND], queues=["q"], using=QUEUE)
-    assert not anything_due(Job, kinds=[KIND], queues=["default"], using=QUEUE)
+    assert outlook(Job, kinds=[KIND], using=QUEUE)[0]
+    assert outlook(Job, kinds=[KIND], queues=["q"], using=QUEUE)[0]
+    assert not outlook(Job, kinds=[KIND], queues=["default"], using=QUEUE)[0]

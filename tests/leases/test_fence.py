@@ -94,7 +94,7 @@ def test_no_other_verb_moves_anything_either(lose: Callable[[ClaimedJob], None])
     lose(job)
     before = whole_row(job.lease.pk)
 
-    assert renew(Job, [job.lease], lease_seconds=999, using=QUEUE) == set()
+    assert renew(Job, [job.lease], lease_seconds=999, using=QUEUE).held == set()
     assert release(Job, [job.lease], using=QUEUE) == set()
     assert release_claim(Job, job.lease.token, using=QUEUE) == set()
     write_progress([(job.lease, '{"done": 1}')], using=QUEUE)
@@ -129,7 +129,7 @@ def test_a_token_that_was_never_given_out() -> None:
 
     for outcome in OUTCOMES:
         assert end(with_lease(job, wrong), outcome) == set()
-    assert renew(Job, [wrong], lease_seconds=9, using=QUEUE) == set()
+    assert renew(Job, [wrong], lease_seconds=9, using=QUEUE).held == set()
     assert release(Job, [wrong], using=QUEUE) == set()
     write_progress([(wrong, "{}")], using=QUEUE)
 

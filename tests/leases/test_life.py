@@ -166,7 +166,7 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(job=leases)
     def renew(self, job: ClaimedJob) -> None:
-        alive = renew(Job, [job.lease], lease_seconds=60, using="default")
+        alive = renew(Job, [job.lease], lease_seconds=60, using="default").held
         assert alive == ({job.lease.pk} if self.held.get(job.lease.pk) is job else set())
 
     @precondition(lambda self: self.held)

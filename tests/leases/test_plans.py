@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from pgjobs.leases.claim import _claim_sql
-from pgjobs.leases.due import anything_due, seconds_until_due, suspects_waiting
+from pgjobs.leases.due import outlook, suspects_waiting
 from pgjobs.leases.reap import _params, _reap_batch, reap_lapsed
 from pgjobs.leases.release import release, release_claim, release_owner
 from pgjobs.leases.renew import renew
@@ -142,20 +142,12 @@ def test_without_its_index_the_claim_would_be_seen_here() -> None:
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
 def test_seconds_until_due(queues: list[str]) -> None:
-    check(plan_of(seconds_until_due, Job, queues=queues, using="default"), CLAIM, most=40)
+    check(plan_of(outlook, Job, kinds=[KIND], queues=queues, using="default"), CLAIM, most=40)
 
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
 def test_suspects_waiting(queues: list[str]) -> None:
     check(plan_of(suspects_waiting, Job, kinds=[KIND], queues=queues, using="default"), SUSPECT, most=120)
-
-
-def test_anything_due_stops_at_the_first() -> None:
-    assert plan_of(anything_due, Job, kinds=[KIND], using="default").buffers <= 10
-
-
-def test_anything_due_when_nothing_is() -> None:
-    check(plan_of(anything_due, Job, kinds=[KIND], queues=["empty"], using="default"), CLAIM, most=8)
 
 
 def test_renewal() -> None:

@@ -8,15 +8,15 @@ from django.db import transaction
 
 from pgjobs import LeaseLost
 from pgjobs.leases.reap import reap_lapsed
-from pgjobs.leases.release import release, release_owner
+from pgjobs.leases.release import release
 from pgjobs.leases.renew import renew
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.control import cancel, retry
 from pgjobs.queue.finish import finishing
 from pgjobs.queue.models import Job, JobResult
-from pgjobs.queue.outcomes import Raised, Succeeded
+from pgjobs.queue.outcomes import Outcome, Raised, Succeeded
 from pgjobs.queue.progress import write_progress
-from pgjobs.queue.settle import settle
+from pgjobs.queue.settle import settle, still_held
 from tests.jobsapp.models import Effect
 from tests.leases.factories import PROBLEM, claim, claim_ids, columns, end, lapse, pending, running
 from tests.leases.sessions import Paused, Session, can_lock, sessions, transaction_open
@@ -68,11 +68,10 @@ def test_the_reaper_comes_first_and_the_settlement_is_refused(first: Session, se
     job = running()
     lapse(job.lease.pk)
     reaping = transaction_open(first, reap)
-    settling = second.start(end, job, Succeeded("1"))
-    second.wait_blocked()
+    assert passed_by(second, job, Succeeded("1"))  # without waiting
 
     assert reaping.finish() == [job.lease.pk]
-    assert settling.result(30) == set()
+    assert second.run(end, job, Succeeded("1")) == set() and not held_now(job)
     assert columns(job.lease.pk, "status", "crash_count", "result") == ("pending", 1, None)
 
 
@@ -84,14 +83,13 @@ def test_a_reaper_that_gives_up_leaves_the_row_to_the_settlement(first: Session,
         with transaction.atomic(using=QUEUE):
             reap()
             pause()
-            transaction.set_rollback(True)
+            transaction.set_rollback(True, using=QUEUE)
 
     reaping = Paused(first, reap_in_vain)
-    settling = second.start(end, job, Succeeded("1"))
-    second.wait_blocked()
+    assert passed_by(second, job, Succeeded("1"))
     reaping.finish()
 
-    assert settling.result(30) == {job.lease.pk}
+    assert second.run(end, job, Succeeded("1")) == {job.lease.pk}
     assert columns(job.lease.pk, "status", "crash_count") == ("succeeded", 0)
 
 
@@ -101,13 +99,13 @@ def test_renewal_passes_by_a_row_that_is_being_finished(first: Session, second: 
     before = columns(finished.lease.pk, "heartbeat_at"), columns(other.lease.pk, "heartbeat_at")
     finishing_now = Paused(first, lambda pause: finish(finished, pause))
 
-    alive = second.run(renew, Job, [finished.lease, other.lease], lease_seconds=60, using=QUEUE)
+    alive = second.run(renew, Job, [finished.lease, other.lease], lease_seconds=60, using=QUEUE).held
 
     assert alive == {finished.lease.pk, other.lease.pk}
     assert columns(finished.lease.pk, "heartbeat_at") == before[0]
     assert columns(other.lease.pk, "heartbeat_at") > before[1]
     finishing_now.finish()
-    assert second.run(renew, Job, [finished.lease], lease_seconds=60, using=QUEUE) == set()
+    assert second.run(renew, Job, [finished.lease], lease_seconds=60, using=QUEUE).held == set()
 
 
 def test_progress_passes_by_a_row_that_is_being_finished(first: Session, second: Session) -> None:
@@ -154,7 +152,7 @@ def test_a_renewal_under_way_keeps_the_reaper_off(first: Session, second: Sessio
 
     assert second.run(reap) == []
 
-    assert renewing.finish() == {job.lease.pk}
+    assert renewing.finish().held == {job.lease.pk}
     assert second.run(reap) == []
     assert columns(job.lease.pk, "status") == "running"
 
@@ -164,21 +162,20 @@ def test_the_reaper_comes_first_and_the_renewal_does_not_revive(first: Session, 
     lapse(job.lease.pk)
     reaping = transaction_open(first, reap)
     # Not yet committed, so the holder still counts as one; it neither waits nor writes.
-    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE) == {job.lease.pk}
+    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE).held == {job.lease.pk}
     reaping.finish()
 
-    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE) == set()
+    assert second.run(renew, Job, [job.lease], lease_seconds=60, using=QUEUE).held == set()
     assert columns(job.lease.pk, "status", "lease_token") == ("pending", None)
 
 
 def test_cancel_comes_first_and_the_settlement_is_refused(first: Session, second: Session) -> None:
     job = running()
     cancelling = transaction_open(first, lambda: cancel([job.lease.pk], actor="somebody"))
-    settling = second.start(end, job, Succeeded("1"))
-    second.wait_blocked()
+    assert passed_by(second, job, Succeeded("1"))
 
     [outcome] = cancelling.finish()
-    assert outcome.done and settling.result(30) == set()
+    assert outcome.done and second.run(end, job, Succeeded("1")) == set() and not held_now(job)
     assert columns(job.lease.pk, "status", "note", "result") == ("cancelled", "cancelled by somebody", None)
 
 
@@ -226,11 +223,10 @@ def test_the_reaper_comes_first_and_release_gives_nothing_back_twice(first: Sess
     job = running()
     lapse(job.lease.pk)
     reaping = transaction_open(first, reap)
-    releasing = second.start(release, Job, [job.lease], using=QUEUE)
-    second.wait_blocked()
+    assert second.run(release, Job, [job.lease], using=QUEUE) == set()  # without waiting
     reaping.finish()
 
-    assert releasing.result(30) == set()
+    assert second.run(release, Job, [job.lease], using=QUEUE) == set()
     assert columns(job.lease.pk, "status", "attempt_count", "crash_count") == ("pending", 1, 1)
 
 
@@ -280,11 +276,33 @@ def test_two_people_retry_one_job(first: Session, second: Session) -> None:
     assert columns(job.lease.pk, "note", "max_attempts") == ("retried by one", 2)
 
 
+def passed_by(session: Session, job: ClaimedJob, outcome: Outcome) -> bool:
+    """Whether a settlement, without waiting, leaves a locked row where it is and knows that it is still held."""
+    return session.run(end, job, outcome) == set() and held_now(job)
+
+
+def held_now(job: ClaimedJob) -> bool:
+    """Whether the worker would try its settlement again."""
+    return still_held([Ended(job, Succeeded())], using=QUEUE) == {job.lease.pk}
+
+
 def awaited_and_keyed() -> list[ClaimedJob]:
     return [running(awaited=True), running(idempotency_key="k")]
 
 
 MANY: dict[str, tuple[Callable[[], list[ClaimedJob]], Callable[[list[ClaimedJob]], Any]]] = {
+    "cancel": (
+        lambda: [running(), running()],
+        lambda jobs: cancel([job.lease.pk for job in jobs], actor="somebody"),
+    ),
+    "retry": (
+        lambda: [running(), running()],
+        lambda jobs: retry([job.lease.pk for job in jobs], actor="somebody"),
+    ),
+}
+
+
+SETTLED: dict[str, tuple[Callable[[], list[ClaimedJob]], Callable[[list[ClaimedJob]], Any]]] = {
     "settle": (
         lambda: [running(), running()],
         lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using=QUEUE),
@@ -301,23 +319,23 @@ MANY: dict[str, tuple[Callable[[], list[ClaimedJob]], Callable[[list[ClaimedJob]
         awaited_and_keyed,
         lambda jobs: settle([Ended(job, Succeeded()) for job in jobs], using=QUEUE),
     ),
-    "release": (
-        lambda: [running(), running()],
-        lambda jobs: release(Job, [job.lease for job in jobs], using=QUEUE),
-    ),
-    "release owner": (
-        lambda: [running(), running()],
-        lambda jobs: release_owner(Job, "worker-a", using=QUEUE),
-    ),
-    "cancel": (
-        lambda: [running(), running()],
-        lambda jobs: cancel([job.lease.pk for job in jobs], actor="somebody"),
-    ),
-    "retry": (
-        lambda: [running(), running()],
-        lambda jobs: retry([job.lease.pk for job in jobs], actor="somebody"),
-    ),
 }
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_a_settlement_passes_by_a_locked_row_and_comes_back(
+    name: str, first: Session, second: Session
+) -> None:
+    """One transaction that holds a row for long must not hold up the other ends of a whole process."""
+    make, act = SETTLED[name]
+    locked, free = make()
+    holding = transaction_open(first, lambda: Job.objects.select_for_update().get(pk=locked.lease.pk))
+
+    assert second.run(act, [locked, free]) == {free.lease.pk}
+    assert held_now(locked) and not held_now(free)
+
+    holding.finish()
+    assert second.run(act, [locked]) == {locked.lease.pk}
 
 
 @pytest.mark.parametrize("name", MANY)
@@ -335,20 +353,17 @@ def test_rows_are_locked_in_the_order_of_id(name: str, first: Session, second: S
     assert acting.result(30)
 
 
-def test_keys_are_stored_in_their_own_order(first: Session, second: Session) -> None:
+def test_a_key_that_somebody_is_storing_holds_up_only_its_own_job(first: Session, second: Session) -> None:
     low, high = running(idempotency_key="b"), running(idempotency_key="a")
     third = running(idempotency_key="a")
     storing = transaction_open(first, lambda: end(third, Succeeded('"third"')))
-    settling = second.start(settle, [Ended(low, Succeeded()), Ended(high, Succeeded())], using=QUEUE)
-    second.wait_blocked()
 
-    # It waits for "a" and has not touched "b" yet: another may store that without waiting.
-    with transaction.atomic(using=QUEUE):
-        JobResult.objects.create(idempotency_key="b", job_id=0, produced_by="probe")
-        transaction.set_rollback(True)
+    # It waits for "a" only for a moment, and then settles each by itself.
+    both = [Ended(low, Succeeded()), Ended(high, Succeeded())]
+    assert second.run(settle, both, using=QUEUE) == {low.lease.pk}
 
     storing.finish()
-    assert settling.result(30) == {low.lease.pk, high.lease.pk}
+    assert second.run(settle, both[1:], using=QUEUE) == {high.lease.pk}
     assert dict(JobResult.objects.values_list("idempotency_key", "job_id")) == {
         "a": third.lease.pk,
         "b": low.lease.pk,

@@ -79,7 +79,7 @@ def test_what_is_written_of_a_lost_attempt() -> None:
 
 
 def test_the_delay_grows_with_each_death_and_is_capped(settings: Any) -> None:
-    settings.PGJOBS = {"CRASH_DELAY_SECONDS": 10, "CRASH_DELAY_CAP_SECONDS": 100}
+    settings.PGJOBS = {**settings.PGJOBS, "CRASH_DELAY_SECONDS": 10, "CRASH_DELAY_CAP_SECONDS": 100}
     [pk] = pending(max_crashes=1_000)
     expected = [10, 20, 40, 80, 100, 100]
 
@@ -144,7 +144,7 @@ def test_a_reaped_row_is_a_suspect() -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_errors_are_bounded_and_the_oldest_go(settings: Any, limit: int) -> None:
-    settings.PGJOBS = {"MAX_ERRORS": limit}
+    settings.PGJOBS = {**settings.PGJOBS, "MAX_ERRORS": limit}
     job = running(crash_count=1, max_crashes=50, errors=[{"attempt": -n} for n in range(limit)])
     lapse(job.lease.pk)
     reap()
@@ -191,7 +191,7 @@ def test_batches_are_limited_and_all_are_reached() -> None:
 
 
 def test_a_known_death_is_taken_back_before_the_lease_ends(settings: Any) -> None:
-    settings.PGJOBS = {"REAP_BATCH": 2}
+    settings.PGJOBS = {**settings.PGJOBS, "REAP_BATCH": 2}
     pending(5)
     mine = [job.lease.pk for job in claim(4, owner="worker-a")]
     [other] = claim(1, owner="worker-b")

@@ -17,18 +17,12 @@ pytestmark = pytest.mark.usefixtures("scratch")
 
 
 def test_without_and_with_brackets() -> None:
-    @job
-    def plain(n: int) -> int:
-        return n + 1
+    plain, bracketed = job(add_one), job(name="bracketed")(add_one)
+    configured = job(name="configured", queue="documents", priority=5, max_attempts=9, max_crashes=2)(
+        no_context
+    )
 
-    @job()
-    def bracketed(n: int) -> int:
-        return n + 2
-
-    @job(queue="documents", priority=5, max_attempts=9, max_crashes=2)
-    def configured() -> None: ...
-
-    assert (plain(1), bracketed(1)) == (2, 3)
+    assert (plain(1), bracketed(1), job()(add_one)(1)) == (2, 2, 2)
     assert (plain.options.queue, plain.options.priority, plain.options.max_attempts) == ("default", 100, 5)
     options = configured.options
     assert (options.queue, options.priority, options.max_attempts, options.max_crashes) == (
@@ -40,7 +34,7 @@ def test_without_and_with_brackets() -> None:
 
 
 def test_calling_a_job_with_context_passes_the_context_as_given() -> None:
-    @job(takes_context=True)
+    @job(name="work", takes_context=True)
     def work(ctx: Any, n: int) -> tuple[Any, int]:
         return ctx, n
 
@@ -52,7 +46,7 @@ def test_calling_a_job_with_context_passes_the_context_as_given() -> None:
     ("timeout", "seconds"), [(None, None), (3, 3.0), (0.5, 0.5), (dt.timedelta(minutes=2), 120.0)]
 )
 def test_timeout_in_seconds_or_as_timedelta(timeout: Any, seconds: float | None) -> None:
-    @job(timeout=timeout)
+    @job(name="work", timeout=timeout)
     def work() -> None: ...
 
     assert work.handler.timeout == seconds
@@ -62,10 +56,10 @@ def test_the_retry_policy_may_be_a_backoff_or_a_function() -> None:
     def policy(attempt: int, error: BaseException) -> float | None:
         return None
 
-    @job(retry=policy)
+    @job(name="one", retry=policy)
     def one() -> None: ...
 
-    @job(retry=Backoff(base=9))
+    @job(name="two", retry=Backoff(base=9))
     def two() -> None: ...
 
     assert one.handler.retry is policy and two.handler.retry == Backoff(base=9)
@@ -81,10 +75,7 @@ def test_rows_carry_the_app_label_and_the_functions_name() -> None:
 
 
 def test_outside_an_app_the_folder_stands_for_the_label() -> None:
-    @job
-    def work() -> None: ...
-
-    assert work.job_type == "queue.work"  # of the module tests.queue.test_authoring
+    assert job(no_context).job_type == "queue.no_context"  # of the module tests.queue.test_authoring
 
 
 def test_a_given_name_is_taken_as_it_is() -> None:
@@ -120,22 +111,16 @@ def test_a_name_declared_twice_is_refused_naming_both_places() -> None:
     assert registry.get("twice") is first.handler
 
 
-def test_the_same_place_may_be_imported_again() -> None:
-    """A module that is reloaded declares its handlers anew."""
-    for _ in range(2):
-
-        @job(name="reloaded")
-        def work() -> None: ...
-
-    assert registry.get("reloaded") is work.handler
-
-
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(UnknownJobType, match=r"job type 'no\.such'.*jobsapp\.ok"):
         registry.get("no.such")
 
 
 def no_context() -> None: ...
+def add_one(n: int) -> int:
+    return n + 1
+
+
 def star(*args: int) -> None: ...
 def slash(a: int, /) -> None: ...
 def generator() -> Any:
@@ -177,7 +162,7 @@ def test_a_decorated_function_keeps_its_signature() -> None:
 
         return wrapper
 
-    @job
+    @job(name="logged")
     @logged
     def work(n: int) -> int:
         return n

@@ -55,7 +55,7 @@ def test_the_instance_is_usable() -> None:
 
 
 def test_arguments_are_stored_by_name() -> None:
-    @job
+    @job(name="queue.work")
     def work(a: int, b: int = 2, *, c: int = 3, **rest: int) -> None: ...
 
     assert stored(work.enqueue(1).pk) == {"a": 1}
@@ -80,7 +80,7 @@ WRONG_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 def test_a_call_that_does_not_fit_is_refused_and_nothing_is_inserted(
     args: tuple[Any, ...], kwargs: dict[str, Any], problem: str
 ) -> None:
-    @job
+    @job(name="queue.work")
     def work(a: int, b: int = 2) -> None: ...
 
     with pytest.raises(SignatureMismatch) as caught:
@@ -91,7 +91,7 @@ def test_a_call_that_does_not_fit_is_refused_and_nothing_is_inserted(
 
 
 def test_the_context_is_no_argument() -> None:
-    @job(takes_context=True)
+    @job(name="queue.work", takes_context=True)
     def work(ctx: Any, a: int, **rest: Any) -> None: ...
 
     assert stored(work.enqueue(1).pk) == {"a": 1}
@@ -111,7 +111,7 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_inserted(value: Any) ->
 
 
 def test_the_size_of_a_payload_is_bounded(settings: Any) -> None:
-    settings.PGJOBS = {"MAX_PAYLOAD_BYTES": 100}
+    settings.PGJOBS = {**settings.PGJOBS, "MAX_PAYLOAD_BYTES": 100}
     room = 100 - len(json.dumps({"value": ""}, separators=(",", ":")))
 
     assert stored(jobs.ok.enqueue("x" * room).pk) == {"value": "x" * room}
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_transaction_that_was_rolled_back(heard: Callable[[
     with transaction.atomic(using=QUEUE):
         jobs.ok.enqueue()
         jobs.ok.enqueue_many([{}, {}])
-        transaction.set_rollback(True)
+        transaction.set_rollback(True, using=QUEUE)
 
     assert not Job.objects.exists() and heard() == []
 
@@ -273,7 +273,7 @@ def test_workers_are_told_of_later_jobs_too(heard: Callable[[], list[str]]) -> N
 
 @pytest.mark.django_db(transaction=True)
 def test_notifications_can_be_turned_off(heard: Callable[[], list[str]], settings: Any) -> None:
-    settings.PGJOBS = {"NOTIFY": False}
+    settings.PGJOBS = {**settings.PGJOBS, "NOTIFY": False}
     jobs.ok.enqueue()
     jobs.ok.enqueue_many([{}, {}])
 
@@ -281,7 +281,7 @@ def test_notifications_can_be_turned_off(heard: Callable[[], list[str]], setting
 
 
 def test_one_statement_per_call(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(1, connection=connection):
         jobs.ok.enqueue()
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(1, connection=connection):
         jobs.ok.enqueue_many([{}] * 100)

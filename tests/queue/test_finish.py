@@ -113,13 +113,13 @@ def test_inside_atomic_it_is_refused() -> None:
 
 def test_with_autocommit_off_it_is_refused() -> None:
     job = running()
-    transaction.set_autocommit(False)
+    transaction.set_autocommit(False, using=QUEUE)
     try:
         with pytest.raises(PgJobsError, match="turn autocommit on"), finishing(job, None, using=QUEUE):
             land()
     finally:
         transaction.rollback()
-        transaction.set_autocommit(True)
+        transaction.set_autocommit(True, using=QUEUE)
 
     assert nothing_happened(job)
 
@@ -178,7 +178,7 @@ def test_a_transaction_marked_for_rollback_is_no_success() -> None:
     job = running()
     with pytest.raises(transaction.TransactionManagementError), finishing(job, "1", using=QUEUE):
         land()
-        transaction.set_rollback(True)
+        transaction.set_rollback(True, using=QUEUE)
 
     assert nothing_happened(job)
 

@@ -117,7 +117,7 @@ def test_two_sessions_race_for_one_key(first_commits: bool) -> None:
         with transaction.atomic(using=QUEUE):
             end(first, Succeeded('"first"'))
             pause()
-            transaction.set_rollback(not first_commits)
+            transaction.set_rollback(not first_commits, using=QUEUE)
 
     with sessions("one", "two") as [one, two]:
         settling = Paused(one, settle_first)

@@ -45,7 +45,8 @@ def allow_every_database(items: list[pytest.Item]) -> None:
         fixtures: Any = getattr(item, "fixturenames", ())
         mark = item.get_closest_marker("django_db")
         if mark is not None:
-            mark.kwargs["databases"] = "__all__"
+            kwargs: Any = mark.kwargs
+            kwargs["databases"] = "__all__"
         elif {"db", "transactional_db"} & set(fixtures):
             item.add_marker(
                 pytest.mark.django_db(databases="__all__", transaction="transactional_db" in fixtures)

@@ -23,14 +23,12 @@ from tests.worker import test_kills as kills
 from tests.worker.conftest import Gate, Spawn
 from tests.worker.observation import database_says, deeds, sessions, wait_ended, wait_for_deed
 from tests.worker.test_crash import (  # noqa: F401 - run here too
-    test_a_worker_stopped_for_three_leases_changes_nothing,
     test_the_story_of_the_crash,
 )
 from tests.worker.test_pickup import (  # noqa: F401
     NO_POLL,
     SLOW_POLL,
     SOON,
-    test_a_delayed_job_does_not_wait_for_the_next_poll,
     test_polling_alone_brings_jobs,
 )
 from tests.worker.test_shutdown import test_the_grace  # noqa: F401

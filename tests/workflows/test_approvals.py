@@ -212,6 +212,21 @@ def test_four_eyes_bind_the_starter_even_as_superuser(bob: User) -> None:
     assert decide(approval(started).pk, approved=True, actor=root).done  # without four eyes it may
 
 
+def test_four_eyes_without_a_starter_say_so(ann: User) -> None:
+    asked = approval(four_eyes=True)
+    assert may_decide(ann, asked) == (True, "starter unknown: four eyes could not be checked")
+    assert may_decide(ann, approval()) == (True, "")
+    told = decide(asked.pk, approved=True, actor=ann)
+    assert told.done and told.message == "approved by ann (starter unknown: four eyes could not be checked)"
+
+
+def test_no_reason_is_an_empty_one(ann: User) -> None:
+    asked = approval()
+    assert decide(asked.pk, approved=False, actor=ann, reason=None).done
+    asked.refresh_from_db()
+    assert (asked.reason, asked.resolution["reason"], asked.votes[0]["reason"]) == ("", "", "")
+
+
 def test_a_quorum_takes_so_many_people(ann: User, bob: User) -> None:
     cid = user("cid", DECIDE)
     asked = approval(quorum=2)

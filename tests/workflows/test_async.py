@@ -1,6 +1,7 @@
 """Coroutine workflows: the same calls, awaited, with the same history."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -171,3 +172,55 @@ def test_on_real_workers_with_a_timeout(spawn: Spawn) -> None:
     plain.refresh_from_db()
     assert coroutine.output == ["slept", "JobTimeout", 1, 2]
     assert plain.output == "JobTimeout"
+
+
+def test_a_step_whose_lease_is_lost_is_cancelled(carrier: Carrier) -> None:
+    began = threading.Event()
+    seen: list[str] = []
+
+    async def long() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def body(ctx: Any) -> None:
+        await ctx.step(long)
+
+    execution = carrier.flow(body).start()
+    holding = carrier.claim()
+    assert holding is not None
+    turning = carrier.start(holding)
+    assert began.wait(30)
+    execution.cancel(actor="ann")
+    holding.lost = True
+    turning.finish()
+
+    assert seen == ["cancelled"] and status(execution) == "cancelled" and recorded(execution) == []
+
+
+def test_a_step_goes_on_while_its_worker_shuts_down(carrier: Carrier) -> None:
+    began, go = threading.Event(), threading.Event()
+
+    async def work() -> str:
+        began.set()
+        while not go.is_set():
+            await asyncio.sleep(0.05)
+        return "done"
+
+    async def body(ctx: Any) -> Any:
+        return await ctx.step(work)
+
+    execution = carrier.flow(body).start()
+    holding = carrier.claim()
+    assert holding is not None
+    turning = carrier.start(holding)
+    assert began.wait(30)
+    carrier.stopping.set()
+    threading.Event().wait(0.5)  # several looks of the thread that waits
+    go.set()
+    turning.finish()
+
+    assert recorded(execution) == ["work#1"]

@@ -269,3 +269,15 @@ def test_two_waits_of_one_name_with_real_workers(spawn: Spawn) -> None:
     wait_until(lambda: all(status(one) == "succeeded" for one in started), 30, "the ends")
     outputs = {tuple(output) for output in Execution.objects.values_list("output", flat=True)}
     assert outputs == {(1, 2)}
+
+
+def test_four_eyes_without_a_starter_are_warned_of_once(
+    carrier: Carrier, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow = carrier.flow(lambda ctx: ctx.approval("ok?", four_eyes=True))
+    started = carrier.run(flow.start())
+    assert caplog.text.count("nobody is recorded as its starter") == 1 and "ok?#1" in caplog.text
+    carrier.run(flow.start(actor=started))
+    Execution.objects.filter(pk=started.pk).update(status="enqueued")
+    carrier.run(started)
+    assert caplog.text.count("nobody is recorded as its starter") == 1

@@ -9,6 +9,7 @@ from pgjobs.models import Execution, Message, StepOutput
 from pgjobs.workflows.control import cancel
 from pgjobs.workflows.forking import fork
 from pgjobs.workflows.waits import jobs_ended
+from tests.workflows.carrier import Carrier
 from tests.workflows.rows import approval, execution, gather, job, step, user
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,7 @@ def test_a_fork_shares_the_history_before_the_call() -> None:
     assert (new.version, new.queue, new.priority, new.input) == (3, "q", 7, {"a": 1})
     assert new.started_by == str(ann.pk)
     assert new.note == f"forked from execution {made.pk} at call 2 by ann: try again"
-    ignored = ("id", "execution_id")
+    ignored = ("id", "execution_id", "arguments_hash")
     for rows in ("steps", "waits"):
         ours, theirs = (
             [
@@ -101,6 +102,34 @@ def test_a_gather_whose_outcome_is_recorded_is_waited_for_no_more() -> None:
     gather(made, [job("running").pk], min_successful=0)
     StepOutput.objects.create(execution=made, step_id="gather#1", kind="step", ordinal=0, output={})
     assert fork(made.pk, from_ordinal=1, actor="ann").steps.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_fork_replays_what_was_drawn_before_it(carrier: Carrier) -> None:
+    def body(ctx: Any) -> Any:
+        drawn = [str(ctx.uuid()), ctx.random.random(), ctx.now(), ctx.execution_id]
+        got = ctx.step(lambda *values: values, *drawn, name="first")
+        ctx.sleep("nap", 5)
+        drawn.append(ctx.random.random())
+        return [got, ctx.step(lambda *values: values, *drawn, name="second")]
+
+    made = carrier.run(carrier.flow(body).start())
+    carrier.wake(made)
+    assert made.status == "succeeded", made.last_error
+
+    new = fork(made.pk, from_ordinal=2, actor="ann")
+    assert carrier.run(new).status == "succeeded", new.pause_reason + new.last_error
+    first, second = new.output
+    assert first == made.output[0]
+    assert second[:3] == first[:3] and second[3] == new.pk and second[4] == made.output[1][4]
+    assert carrier.replay(new).output == [first, second]
+
+
+def test_a_fork_of_a_fork_has_the_first_origin() -> None:
+    made = execution("succeeded")
+    step(made, 0)
+    new = fork(fork(made.pk, from_ordinal=1, actor="ann").pk, from_ordinal=1, actor="ann")
+    assert (new.origin_id, new.origin_at) == (made.pk, made.created_at)
 
 
 def test_there_must_be_something_to_fork() -> None:

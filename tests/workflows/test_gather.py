@@ -71,8 +71,11 @@ def test_the_last_settlement_wakes_and_the_order_is_that_of_the_calls(carrier: C
         ({"tolerated_failures": 1}, "ff", 2, None, [0, 1]),
         ({"tolerated_failures": 9}, "ffff", 4, [None] * 4, [0, 1, 2, 3]),
         ({"min_successful": 2}, "ss", 2, [0, 1, None, None], []),
-        ({"min_successful": 2, "tolerated_failures": 4}, "fsfs", 4, [None, 1, None, 3], [0, 2]),
-        ({"min_successful": 2, "tolerated_failures": 2}, "fffs", 3, None, [0, 1, 2]),
+        ({"min_successful": 2}, "fsfs", 4, [None, 1, None, 3], [0, 2]),
+        ({"min_successful": 2}, "fsff", 4, None, [0, 2, 3]),
+        ({"min_successful": 2}, "fff", 3, None, [0, 1, 2]),
+        ({"min_successful": 3, "tolerated_failures": 4}, "ff", 2, None, [0, 1]),
+        ({"min_successful": 1, "tolerated_failures": 0}, "fffs", 4, [None, None, None, 3], [0, 1, 2]),
         ({"min_successful": 0}, "", 0, [None] * 4, []),
     ],
 )
@@ -164,6 +167,23 @@ def test_a_gather_times_out(carrier: Carrier) -> None:
 
     carrier.wake(execution)
     assert execution.output == {"results": [0, None], "failures": [[1, "timed out", ""]]}
+
+
+def test_nothing_but_timeouts_is_a_timeout(carrier: Carrier) -> None:
+    seen: list[Any] = []
+
+    def body(ctx: Any) -> None:
+        try:
+            ctx.gather([ok.s(n) for n in range(2)], timeout=5)
+        except WaitTimeout as error:
+            seen.append((str(error), error.step_id, ctx.now()))
+        ctx.sleep("nap", 5)
+
+    execution = carrier.run(carrier.flow(body).start())
+    end(awaited_jobs(execution)[0], Succeeded("0"))
+    carrier.wake(execution)
+    assert carrier.wake(execution).status == "succeeded"
+    assert len(seen) == 2 and seen[0] == seen[1] and seen[0][1] == "gather#1"
 
 
 def test_map_and_job_have_the_names_of_their_jobs(carrier: Carrier) -> None:

@@ -27,6 +27,7 @@ HURRY: dict[str, Any] = {
     "CRASH_DELAY_SECONDS": 0.05,
     "CRASH_DELAY_CAP_SECONDS": 0.1,
     "REAP_SECONDS": 0.3,
+    "POLL_SECONDS": 0.2,
     "IDLE_POLL_SECONDS": 0.5,  # sleepers that a dead or isolated worker has parked are looked for so often
 }
 

@@ -13,8 +13,7 @@ from tests.support.waiting import wait_until
 from tests.worker.conftest import Spawn
 from tests.workflows.carrier import Carrier, charge_crashes
 from tests.workflows.rows import status
-
-HURRY = {"CRASH_DELAY_SECONDS": 0.05, "CRASH_DELAY_CAP_SECONDS": 0.1, "IDLE_POLL_SECONDS": 0.5}
+from tests.workflows.test_kills import HURRY
 
 
 @pytest.mark.workers

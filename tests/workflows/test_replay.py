@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pgjobs import Backoff, codec
@@ -15,6 +14,7 @@ from pgjobs.models import Execution, StepOutput, Wait
 from pgjobs.queue.outcomes import Succeeded
 from pgjobs.workflows.history import INLINE_BYTES
 from tests.jobsapp.jobs import echo
+from tests.support.own_database import connection
 from tests.workflows.carrier import Carrier, finish_jobs, recorded, waits
 from tests.workflows.rows import user
 

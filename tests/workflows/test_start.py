@@ -20,6 +20,7 @@ from pgjobs.exceptions import (
 from pgjobs.models import Execution, Message
 from pgjobs.workflows.registry import workflows
 from tests.leases.sessions import sessions, transaction_open
+from tests.support.own_database import QUEUE, connection
 from tests.workflows.carrier import Carrier
 from tests.workflows.rows import execution as row
 from tests.workflows.rows import user
@@ -32,12 +33,12 @@ def echo(ctx: Any, a: int = 1, **more: Any) -> Any:
 def test_start_is_part_of_the_callers_transaction(carrier: Carrier) -> None:
     flow = carrier.flow(echo)
 
-    with pytest.raises(RuntimeError), transaction.atomic():
+    with pytest.raises(RuntimeError), transaction.atomic(using=QUEUE):
         flow.start(a=1)
         raise RuntimeError
     assert not Execution.objects.exists()
 
-    with transaction.atomic():
+    with transaction.atomic(using=QUEUE):
         started = flow.start(a=2, b=[3])
         with sessions("other") as [other]:
             assert other.run(Execution.objects.count) == 0
@@ -47,7 +48,7 @@ def test_start_is_part_of_the_callers_transaction(carrier: Carrier) -> None:
 def test_a_signal_in_a_rolled_back_transaction_was_never_sent(carrier: Carrier) -> None:
     waiting = carrier.run(carrier.flow(lambda ctx: ctx.wait_signal("go")).start())
 
-    with pytest.raises(RuntimeError), transaction.atomic():
+    with pytest.raises(RuntimeError), transaction.atomic(using=QUEUE):
         waiting.signal("go", 1)
         assert Execution.objects.get().status == "enqueued"
         raise RuntimeError
@@ -71,6 +72,13 @@ def test_a_key_starts_one_execution(carrier: Carrier) -> None:
     assert flow.start(a=1, key="delivery-2").pk != first.pk
     assert carrier.run(first).output == {"a": 1}
     assert flow.start(a=1, key="delivery-1").status == "succeeded", "it stays taken after the end"
+
+
+@pytest.mark.parametrize("key", ["", "  ", "x" * 256, 5, "a\x00"])
+def test_a_key_that_is_none_is_refused_by_its_name(carrier: Carrier, key: Any) -> None:
+    with pytest.raises((InvalidOption, NotStorable), match="^key"):
+        carrier.flow(echo).start(key=key)
+    assert not Execution.objects.exists()
 
 
 def test_two_starts_of_a_key_at_once(carrier: Carrier) -> None:
@@ -153,7 +161,6 @@ def test_executions_of_unknown_workflows_wait(carrier: Carrier) -> None:
 
 
 def test_a_row_written_by_hand_is_carried(carrier: Carrier) -> None:
-    from django.db import connection
 
     carrier.flow(echo)
     with connection.cursor() as cursor:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
 
+from pgjobs import connections
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
 from pgjobs.worker.kinds import known_kinds
@@ -67,6 +70,25 @@ class Command(BaseCommand):
                 "No job types or workflows are registered, so there is nothing to work on. Declare them with @job in "
                 "a jobs.py, or @workflow in a workflows.py, of an app in INSTALLED_APPS."
             )
+        _check_tables(get_settings().database)
         code = Supervisor(worker_options).run()
         if code:
             sys.exit(code)
+
+
+_MISSING = """
+SELECT name FROM unnest(%(tables)s::text[]) AS name WHERE to_regclass(quote_ident(name)) IS NULL ORDER BY name"""
+
+
+def _check_tables(using: str) -> None:
+    """Raise :class:`CommandError` when tables are missing. A database that is away is waited for by the workers."""
+    tables = {model._meta.db_table for model in apps.get_app_config("pgjobs").get_models()}
+    try:
+        missing = [name for (name,) in connections.rows(using, _MISSING, {"tables": sorted(tables)})]
+    except Error:
+        return
+    if missing:
+        raise CommandError(
+            f"Database {using!r} has no {', '.join(missing)}. Workers need the tables of this version of pgjobs: run "
+            f"manage.py migrate --database {using}, then start them."
+        )

@@ -1,19 +1,25 @@
-"""``manage.py benchmark``: measurements of pgjobs on this machine, beside the marks it is built for."""
+"""``manage.py benchmark``: measurements of pgjobs on this machine, beside the marks it is built for, or its peers."""
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.benchmark import drain, enqueuing, idle, machine, pickup
+from example_project.benchmark import machine
 from example_project.benchmark.bench import Bench, Measurement, Sizes, take
+from example_project.benchmark.catalogue import BASIC, FURTHER, SLOW
 from example_project.benchmark.figures import as_rows
 from example_project.benchmark.fleet import Fleet
 from example_project.benchmark.ground import GroundRefused, given_url, own_schema, server
+from example_project.benchmark.peers.run import Order, run
+from example_project.benchmark.peers.run import chosen as chosen_peers
+from example_project.benchmark.peers.turn import PARTS
 from example_project.benchmark.unwinding import signals_unwind
 from example_project.demo.crew import DemoError
 from example_project.demo.tables import aligned
@@ -21,45 +27,89 @@ from example_project.demo.target import pointed_at
 from example_project.postgres import PostgresUnavailable
 
 SCHEMA = "pgjobs_benchmark"
-MEASUREMENTS: dict[str, Measurement] = {
-    "drain": drain.measure,
-    "enqueue": enqueuing.measure,
-    "pickup": pickup.measure,
-    "idle": idle.measure,
+MEASUREMENTS = BASIC | FURTHER | SLOW
+SIZE_HELP = {
+    "jobs": "no-op jobs to drain",
+    "processes": "worker processes of the drain",
+    "concurrency": "of each process",
+    "singles": "single enqueues",
+    "bulk": "jobs of one enqueue_many",
+    "pickups": "lone jobs for an idle worker",
+    "idle_seconds": "to watch an idle worker",
+    "executions": "of a workflow at a time, with --peers",
+    "steps": "of each execution, with --peers",
+    "completed": "rows beneath, with --all",
+    "future": "jobs of better priorities, with --all",
+    "churn": "jobs behind a held snapshot, with --all",
+    "slow_jobs": "on 16 workers, with --all",
+    "slow_milliseconds": "of each slow job, with --all",
 }
+SMALLER_WITH_PEERS = {"jobs": 10_000, "pickups": 50, "idle_seconds": 5.0}
 
 
 class Command(BaseCommand):
     help = (
         "Measures pgjobs: no-op jobs a second, claim and pick-up latency, enqueue rates, an idle worker's cost. "
-        "On an embedded PostgreSQL, or on DATABASE_URL in a schema of its own that is dropped at the end."
+        "On an embedded PostgreSQL, or on DATABASE_URL in a schema of its own that is dropped at the end. "
+        "With --peers it measures other queues beside it, on databases of their own."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        sizes = Sizes()
         add = parser.add_argument
         add("--database-url", metavar="URL", help="measure on this server instead of an embedded one")
         add("--json", type=Path, metavar="FILE", help="write the values and the machine there as well")
-        add("--only", metavar="NAMES", help=f"some of {','.join(MEASUREMENTS)}")
-        add("--jobs", type=int, default=sizes.jobs, help=f"to drain (default {sizes.jobs})")
-        add("--processes", type=int, default=sizes.processes, help="of the drain (default 1)")
-        add("--concurrency", type=int, default=sizes.concurrency, help="of each process (default 10)")
-        add("--singles", type=int, default=sizes.singles, help=f"single enqueues (default {sizes.singles})")
-        add("--bulk", type=int, default=sizes.bulk, help=f"jobs of one enqueue_many (default {sizes.bulk})")
-        add("--pickups", type=int, default=sizes.pickups, help=f"default {sizes.pickups}")
-        add("--idle-seconds", type=float, default=sizes.idle_seconds, help=f"default {sizes.idle_seconds:g}")
+        add(
+            "--only",
+            metavar="NAMES",
+            help=f"some of {','.join(MEASUREMENTS)}; with --peers of {','.join(PARTS)}",
+        )
+        add("--all", action="store_true", help=f"also {','.join(FURTHER)}")
+        add("--slow", action="store_true", help=f"also {','.join(SLOW)}")
+        for name, default in vars(Sizes()).items():
+            few = SMALLER_WITH_PEERS.get(name)
+            text = f"{SIZE_HELP[name]} (default {default:g}{f', with --peers {few:g}' if few else ''})"
+            add(f"--{name.replace('_', '-')}", type=type(default), help=text)
+        add(
+            "--peers",
+            metavar="NAMES",
+            help="measure these queues beside pgjobs, or all; they are installed by pip",
+        )
+        add("--rounds", type=int, default=3, help="of everybody, with --peers (default 3)")
+        add("--peer-dir", type=Path, default=Path(".peers"), help="keeps their environments (default .peers)")
+        add("--csv", type=Path, metavar="FILE", help="write every round there, with --peers")
+        add("--chart", type=Path, metavar="FILE", help="write one HTML page with charts there, with --peers")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        sizes = Sizes(**{name: options[name] for name in Sizes.__dataclass_fields__})
-        for name, value in vars(sizes).items():
+        given = {name: options[name] for name in Sizes.__dataclass_fields__ if options[name] is not None}
+        sizes = replace(Sizes(**(SMALLER_WITH_PEERS if options["peers"] else {})), **given)
+        for name, value in [*vars(sizes).items(), ("rounds", options["rounds"])]:
             if value <= 0:
                 raise CommandError(f"--{name.replace('_', '-')} is {value}; it must be above 0.")
-        chosen = _chosen(options["only"])
         try:
-            self._measure(chosen, sizes, options["database_url"], options["json"])
+            if options["peers"]:
+                self._compare(sizes, options)
+            else:
+                self._measure(_chosen(options), sizes, options["database_url"], options["json"])
         except (GroundRefused, DemoError, PostgresUnavailable, psycopg.OperationalError) as error:
             raise CommandError(str(error)) from error
+
+    def _compare(self, sizes: Sizes, options: dict[str, Any]) -> None:
+        try:
+            peers = chosen_peers(options["peers"])
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        order = Order(
+            peers=peers,
+            rounds=options["rounds"],
+            folder=options["peer_dir"],
+            database_url=options["database_url"],
+            csv=options["csv"],
+            page=options["chart"],
+            parts=_named(options["only"], PARTS),
+        )
+        for line in run(order, sizes, self._say):
+            self.stdout.write(line)
 
     def _measure(
         self, chosen: dict[str, Measurement], sizes: Sizes, given: str | None, json_file: Path | None
@@ -91,8 +141,15 @@ class Command(BaseCommand):
         sys.stderr.flush()
 
 
-def _chosen(only: str | None) -> dict[str, Measurement]:
-    names = [name.strip() for name in only.split(",")] if only else list(MEASUREMENTS)
-    if unknown := set(names) - set(MEASUREMENTS):
-        raise CommandError(f"--only {unknown.pop()!r} is unknown; it can be {', '.join(MEASUREMENTS)}.")
-    return {name: MEASUREMENTS[name] for name in names}
+def _chosen(options: dict[str, Any]) -> dict[str, Measurement]:
+    if not options["only"]:
+        return BASIC | (FURTHER if options["all"] else {}) | (SLOW if options["slow"] else {})
+    return {name: MEASUREMENTS[name] for name in _named(options["only"], list(MEASUREMENTS))}
+
+
+def _named(only: str | None, known: Sequence[str]) -> Sequence[str]:
+    """Those of ``known`` that were asked for; all when nothing was."""
+    names = [name.strip() for name in only.split(",")] if only else known
+    if unknown := set(names) - set(known):
+        raise CommandError(f"--only {unknown.pop()!r} is unknown; it can be {', '.join(known)}.")
+    return names

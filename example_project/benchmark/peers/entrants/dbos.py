@@ -6,7 +6,8 @@ DBOS = Entrant(
     name="dbos",
     packages=("dbos", "psycopg[binary]"),
     settings=(
-        "a queue with worker_concurrency (its queue tutorial), polled every second (its default)",
+        "a queue with worker_concurrency (its queue tutorial) and polling_interval_sec=0.05: with its default of 1 s "
+        "it would start no more than the bound each second",
         "sync workflows and steps; LISTEN/NOTIFY on (its default)",
         "bulk: one call a workflow, there is none for many",
     ),
@@ -24,6 +25,9 @@ DBOS_UNBOUNDED = replace(
     name="dbos-unbounded",
     program="dbos",
     variant="unbounded",
-    settings=("as dbos, with no bound on the queue: more than the concurrency of the others",),
+    settings=(
+        "as dbos, with no bound on the queue, more than the concurrency of the others",
+        "polled every second (its default)",
+    ),
     steps_unfinished="",
 )

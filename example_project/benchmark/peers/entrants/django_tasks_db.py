@@ -10,6 +10,8 @@ DJANGO_TASKS_DB = Entrant(
     ),
     unfinished="SELECT EXISTS (SELECT FROM django_tasks_database_dbtaskresult WHERE status IN ('READY', 'RUNNING'))",
     succeeded="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'",
-    span="SELECT extract(epoch FROM max(finished_at) - min(started_at))::float8 FROM django_tasks_database_dbtaskresult",
+    span="""
+        SELECT extract(epoch FROM max(finished_at) - min(started_at))::float8
+        FROM django_tasks_database_dbtaskresult""",
     clock="worker",
 )

@@ -7,6 +7,9 @@ from dbos import DBOS, DBOSConfig
 
 from example_project.benchmark.peers import program
 
+# It looks for work only so often, and takes as much as the bound allows: ten a second with its default of 1 s.
+POLL_SECONDS = 0.05
+
 
 @DBOS.workflow(name="noop")
 def noop() -> None:
@@ -42,8 +45,12 @@ def launch(*, working: bool = False) -> None:
 
 def prepare() -> None:
     launch()
-    bound = None if program.variant() == "unbounded" else program.concurrency()
-    DBOS.register_queue(program.QUEUE, worker_concurrency=bound)
+    if program.variant() == "unbounded":
+        DBOS.register_queue(program.QUEUE)
+    else:
+        DBOS.register_queue(
+            program.QUEUE, worker_concurrency=program.concurrency(), polling_interval_sec=POLL_SECONDS
+        )
     DBOS.destroy()
 
 

@@ -12,6 +12,7 @@ from pgqueuer.queries import Queries
 
 from example_project.benchmark.peers import program
 
+
 async def runner() -> PgQueuer:
     queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect(program.database())))
 
