@@ -1,8 +1,9 @@
 """The facts that pgjobs announces. A receiver that raises never harms a job: Django logs it (``django.dispatch``).
 
-``sender`` is the job type's name for job signals and None for the others. Receivers run in the worker's own threads,
-``job_started`` in the handler's and all others in those that renew, settle and claim: what they hold up, the worker
-does not do. They must be quick (count, log, put into a queue) and must not use the database.
+``sender`` is the job type's name for job signals and None for the others. Receivers run in the worker's own threads:
+``job_started`` where the handler will (a slot's thread, or the event loop), ``job_settled``, ``lease_lost`` and
+``rows_reaped`` in those that settle, renew and claim, whose work they hold up. They must be quick (count, log, put into
+a queue) and must not use the database.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ EXECUTION_VERBS = {
     "claim": "a worker takes the lease and replays the body up to where it stood",
     "park": "the body waits: a sleep, an approval, a signal, jobs or a child",
     "release": "the worker shut down in order, or the body hands its turn back",
+    "postpone": "the turn broke off for a fault that passes by itself; the next one begins after a delay",
     "reap": "the worker died; a crash is spent",
     "reap paused": "the worker died and the crash budget is spent: a person must look",
     "pause": "the code diverged from the history, or a person paused it",

@@ -200,7 +200,7 @@ def test_the_heartbeat_tries_again_within_a_second() -> None:
     assert max(heartbeat._contained(away) for _ in range(50)) <= 1.0
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("outage", [False, True])
 def test_progress_told_while_it_is_written_or_cannot_be_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, outage: bool
@@ -272,7 +272,6 @@ def raising(error: BaseException, **options: Any) -> str:
     return work.job_type
 
 
-@pytest.mark.django_db
 @pytest.mark.usefixtures("scratch")
 @pytest.mark.parametrize("delay", [-0.1, timedelta(seconds=-5), -(10**400), 0], ids=range(4))
 def test_a_moment_in_the_past_is_now(executor: Executor, ended: list[Ended], delay: Any) -> None:
@@ -286,7 +285,6 @@ def test_a_moment_in_the_past_is_now(executor: Executor, ended: list[Ended], del
     assert [outcome.delay for outcome in outcomes if isinstance(outcome, Snoozed | Raised)] == [0.0] * 3
 
 
-@pytest.mark.django_db
 @pytest.mark.usefixtures("scratch")
 @pytest.mark.parametrize(
     "delay", [math.nan, math.inf, MAX_DELAY_SECONDS + 1, "5", True, None, 10**400], ids=range(7)
@@ -315,7 +313,6 @@ def test_a_stuck_handler_comes_back_by_the_policy_of_its_type(retry: Any, delay:
     assert (end.outcome.delay, end.outcome.problem.kind) == (delay, "timeout")
 
 
-@pytest.mark.django_db
 @pytest.mark.usefixtures("scratch")
 def test_a_policy_that_says_stop_ends_what_is_stuck_and_what_is_late(
     executor: Executor, ended: list[Ended]
@@ -348,7 +345,6 @@ def broken_receiver() -> Iterator[None]:
     signals.job_started.disconnect(broken)
 
 
-@pytest.mark.django_db
 @pytest.mark.usefixtures("broken_receiver")
 def test_a_receiver_that_raises_harms_nothing_and_is_logged(
     executor: Executor, ended: list[Ended], caplog: pytest.LogCaptureFixture

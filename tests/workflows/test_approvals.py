@@ -20,7 +20,6 @@ from tests.workflows.rows import approval, execution, resolution, status, user, 
 
 pytestmark = pytest.mark.django_db
 in_sessions = pytest.mark.django_db(transaction=True)
-
 DECIDE = "pgjobs.decide_wait"
 
 

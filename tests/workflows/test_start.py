@@ -76,7 +76,7 @@ def test_a_key_starts_one_execution(carrier: Carrier) -> None:
 
 @pytest.mark.parametrize("key", ["", "  ", "x" * 256, 5, "a\x00"])
 def test_a_key_that_is_none_is_refused_by_its_name(carrier: Carrier, key: Any) -> None:
-    with pytest.raises((InvalidOption, NotStorable), match="^key"):
+    with pytest.raises((InvalidOption, NotStorable), match=r"^key"):
         carrier.flow(echo).start(key=key)
     assert not Execution.objects.exists()
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LEFT, RIGHT = 760, 150, 210
+WIDTH, LEFT, RIGHT = 760, 150, 220
 BAR, STEP = 16, 24
 STYLE = """
 :root { color-scheme: light dark; --ours: #2563c9; --other: #9aa4b2; }

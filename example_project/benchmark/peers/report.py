@@ -14,7 +14,7 @@ from example_project.demo.tables import aligned
 
 COLUMNS = ["entrant", "value", "unit", "pgjobs_is", "mark", ""]
 CSV_COLUMNS = ["measure", "unit", "entrant", "versions", "clock", "round", "value", "pgjobs_times_better"]
-LEAD = "pgjobs is: how many times better pgjobs did, the median of the rounds' own ratios"
+LEAD = "how many times better pgjobs is: the median of the rounds' own ratios"
 
 
 def text(outcomes: Sequence[Outcome], lines: Sequence[Line], told: Mapping[str, str]) -> Iterator[str]:
@@ -105,11 +105,7 @@ def write_page(
 
 
 def _beside(line: Line) -> str:
-    return (
-        number(line.value)
-        if line.lead is None
-        else f"{number(line.value)} (pgjobs is {number(line.lead)} times)"
-    )
+    return number(line.value) if line.lead is None else f"{number(line.value)} (pgjobs × {number(line.lead)})"
 
 
 def _definitions(pairs: Mapping[str, str]) -> str:

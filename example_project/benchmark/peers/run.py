@@ -53,7 +53,7 @@ def run(order: Order, sizes: Sizes, say: Callable[[str], None]) -> list[str]:
         here = stack.enter_context(arena(url))
         fleet = stack.enter_context(Fleet())
         with psycopg.connect(url, autocommit=True) as connection:
-            told = machine.describe(connection)
+            told = machine.describe(connection) | _caution(connection)
         told["sizes"] = ", ".join(f"{name} {value:g}" for name, value in sizes_of_contest(sizes).items())
         told["rounds"] = f"{order.rounds}, in another order each"
         outcomes = hold(
@@ -65,6 +65,16 @@ def run(order: Order, sizes: Sizes, say: Callable[[str], None]) -> list[str]:
     if order.page is not None:
         report.write_page(order.page, outcomes, lines, told)
     return list(report.text(outcomes, lines, told))
+
+
+def _caution(connection: psycopg.Connection) -> dict[str, str]:
+    """A word of warning about a given server that loses what it acknowledged."""
+    weak = [
+        name
+        for name in ("fsync", "synchronous_commit", "full_page_writes")
+        if connection.execute("SELECT current_setting(%s)", [name]).fetchone() == ("off",)
+    ]
+    return {"caution": f"{' and '.join(weak)} off: these figures mean nothing"} if weak else {}
 
 
 def sizes_of_contest(sizes: Sizes) -> dict[str, float]:
