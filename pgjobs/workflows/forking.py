@@ -52,8 +52,9 @@ FROM pgjobs_wait WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY 
 def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") -> Execution:
     """A new execution with the records of all calls before ``from_ordinal`` (the first call is 0); runs at once.
 
-    It draws the same UUIDs and random numbers outside of steps. It has no key and no parent; with a user as ``actor``, that user started it. Signals that nobody has taken
-    stay with the old execution, which is not changed. Raises :class:`WorkflowError` when there is none,
+    It draws the same UUIDs and random numbers outside of steps. It has no key and no parent; with a user as
+    ``actor``, that user started it. Signals that nobody has taken stay with the old execution, which is not changed.
+    Raises :class:`WorkflowError` when there is none,
     :class:`InvalidOption` for a call beyond its history or after one that is still waited for.
     """
     using = get_settings().database
