@@ -54,8 +54,8 @@ def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") 
 
     It draws the same UUIDs and random numbers outside of steps. It has no key and no parent; with a user as
     ``actor``, that user started it. Signals that nobody has taken stay with the old execution, which is not changed.
-    Raises :class:`WorkflowError` when there is none,
-    :class:`InvalidOption` for a call beyond its history or after one that is still waited for.
+    Raises :class:`WorkflowError` when there is none, :class:`InvalidOption` for a call beyond its history or after one
+    that is still waited for.
     """
     using = get_settings().database
     with transaction.atomic(using=using):
