@@ -24,6 +24,7 @@ def benchmarks(tmp_path: Path) -> Iterator[list[Measuring]]:
         benchmark.kill()
 
 
+@pytest.mark.campaign
 def test_every_figure_is_measured(postgres_url: str, tmp_path: Path, benchmarks: list[Measuring]) -> None:
     file = tmp_path / "figures.json"
     with new_database(postgres_url, "somebodys") as url:

@@ -107,6 +107,7 @@ def postgres_of(pid: int) -> list[int]:
     return [int(child) for child in children if b"postgres" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+@pytest.mark.campaign
 def test_the_whole_story(folder: Path, demos: list[Demo]) -> None:
     demo = Demo(folder)
     demos.append(demo)
@@ -135,6 +136,7 @@ def test_the_whole_story(folder: Path, demos: list[Demo]) -> None:
     demo.assert_nothing_left()
 
 
+@pytest.mark.campaign
 def test_serve_stays_until_it_is_told_to_end(folder: Path, demos: list[Demo]) -> None:
     port = free_port()
     demo = Demo(folder, "--serve", "--port", str(port), "--page-delay", "0.3")

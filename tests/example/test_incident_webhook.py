@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import DatabaseError, connection, connections
 from django.test import Client
 from django.urls import reverse
 
@@ -168,15 +168,28 @@ def test_a_delivery_twice_at_once_starts_one_execution() -> None:
     assert {answer["execution"] for answer in told} == {Execution.objects.get().pk}
 
 
+REFUSE_COMMIT = """
+CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'refused at commit'; END $$;
+CREATE CONSTRAINT TRIGGER refuse_commit AFTER INSERT ON incidents_incident
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse_commit();"""
+
+
 @pytest.mark.django_db(transaction=True)
 def test_incident_and_execution_commit_together(client: Client) -> None:
-    """Their rows carry one transaction id."""
-    send(client, body("check_run", "failure"))
+    """A commit that is refused at its very end leaves neither."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT xmin::text FROM incidents_incident UNION SELECT xmin::text FROM pgjobs_execution"
-        )
-        assert len(cursor.fetchall()) == 1
+        cursor.execute(REFUSE_COMMIT)
+    try:
+        with pytest.raises(DatabaseError, match="refused at commit"):
+            send(client, body("check_run", "failure"))
+        assert not Incident.objects.exists() and not Execution.objects.exists()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION refuse_commit CASCADE")
+
+    send(client, body("check_run", "failure"))
+    assert Incident.objects.get().execution_id == Execution.objects.get().pk
 
 
 @pytest.mark.django_db

@@ -165,7 +165,7 @@ def test_a_filter_without_index_looks_through_the_newest_only(monkeypatch: pytes
     client = kind("viewer")
 
     assert listed(client, address) == [new.pk]
-    assert f"Looked through the newest 1 executions only: ids above {old.pk}" in text_of(client, address)
+    assert f"Looked through the newest 1 executions only: ids above {old.pk:,}" in text_of(client, address)
 
 
 def test_lists_leave_large_columns_in_the_table() -> None:

@@ -70,6 +70,7 @@ def test_the_table_keeps_its_size_while_jobs_flow_through(retention: Retention) 
     assert ArchivedJob.objects.count() == (11_000 if retention == "archive" else 0)
 
 
+@pytest.mark.campaign
 @pytest.mark.large
 @pytest.mark.timeout(600)
 def test_200_000_jobs_leave_table_and_indexes_as_they_were() -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.workers
 JOBS, KILLS = 2_000, 20
 
 
+@pytest.mark.campaign
 def test_two_thousand_jobs_under_twenty_kills(spawn: Spawn) -> None:
     finish_effect.using(max_crashes=KILLS + 1).enqueue_many({"key": f"document {n}"} for n in range(JOBS))
     hurry = {"CRASH_DELAY_SECONDS": 0.05, "CRASH_DELAY_CAP_SECONDS": 0.1}

@@ -47,6 +47,7 @@ CORE = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(own_database.ON, reason="this is that run")
 def test_the_core_of_the_suite(postgres_url: str, tmp_path: Path) -> None:
@@ -59,6 +60,7 @@ def test_the_core_of_the_suite(postgres_url: str, tmp_path: Path) -> None:
                 "-q",
                 "-p",
                 "no:cacheprovider",
+                "-n0",  # it is one of several already
                 f"--basetemp={tmp_path / 'own'}",
                 *CORE,
             ],

@@ -79,6 +79,7 @@ def worker_env(bouncer: PgBouncer) -> Callable[[], dict[str, str]]:
     return lambda: child_environment(DATABASE_URL=url_of({**settings, "OPTIONS": options}))
 
 
+@pytest.mark.campaign
 def test_five_hundred_jobs_under_kills(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "JOBS", 500)
     monkeypatch.setattr(kills, "KILLS", 8)
@@ -145,6 +146,7 @@ def test_an_address_that_leads_to_another_database(spawn: Spawn, direct_url: str
     wait_ended([effect.enqueue(key="polled")])
 
 
+@pytest.mark.campaign
 def test_it_is_restarted_under_the_workers(
     bouncer: PgBouncer, spawn: Spawn, gate: Callable[[str], Gate], direct_url: str
 ) -> None:

@@ -47,6 +47,7 @@ def repeated_after_their_record() -> list[tuple[Any, ...]]:
         return cursor.fetchall()
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(400)  # on a busy machine; a minute or less otherwise
 def test_two_hundred_executions_of_ten_steps(spawn: Spawn, tmp_path: Path) -> None:
     """Workers die from outside at random moments, by their own step at chosen ones, and once with their supervisor."""
