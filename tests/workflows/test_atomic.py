@@ -32,6 +32,12 @@ from tests.workflows.blocks import (
 from tests.workflows.carrier import Carrier, lapse, recorded
 from tests.workflows.rows import status
 
+skipping = pytest.mark.skipif(
+    sys.version_info < (3, 12),
+    reason="a replay that leaves a with-block out has hung a thread on Python 3.11, rarely and not yet understood",
+)
+pytestmark = skipping
+
 
 def replayed(carrier: Carrier, body: Callable[[Any], Any]) -> tuple[Any, Any, list[str], list[str]]:
     """Output and deeds of the first run, and of two replays."""
