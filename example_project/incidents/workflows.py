@@ -39,10 +39,7 @@ def respond(
     if not decision.approved:
         return {"applied": False, "by": decision.by, "reason": decision.reason}
     ctx.sleep("cool down", timedelta(seconds=cool_down_seconds))
-    with ctx.atomic("record change") as change:
-        change.output = steps.record_change(fix["fix"], decision)
+    change = ctx.atomic("record change", steps.record_change, fix["fix"], decision)
     # ctx is no part of a step's identity, which its other arguments are: it can be handed on.
-    request = ctx.step(
-        steps.open_pull_request, ctx, incident_id, change.output, retry=Backoff(base=1, attempts=5)
-    )
+    request = ctx.step(steps.open_pull_request, ctx, incident_id, change, retry=Backoff(base=1, attempts=5))
     return {"applied": True, "pull_request": request}

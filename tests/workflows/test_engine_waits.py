@@ -36,7 +36,10 @@ def test_a_signal_before_and_after_the_wait(carrier: Carrier) -> None:
 
 
 def test_a_signal_that_arrives_while_parking_after_the_look_into_the_mailbox(carrier: Carrier) -> None:
-    """The park holds the execution's row, so the signal waits for it, and then finds somebody waiting."""
+    """The park holds the execution's row, so the signal waits for it, and then finds somebody waiting.
+
+    A park that is held up for longer than a moment gives way, and finds the message when it comes back.
+    """
     started = carrier.flow(listen).start()
     holding = carrier.claim()
     assert holding is not None
@@ -49,8 +52,11 @@ def test_a_signal_that_arrives_while_parking_after_the_look_into_the_mailbox(car
         hold.let_go()
         sending.result(30)
         turn.finish()
-    assert status(started) == "enqueued"
-    assert carrier.run(started).output == "during" and started.attempt_count == 2
+    assert status(started) in ("enqueued", "succeeded")
+    if status(started) == "enqueued":
+        carrier.run(started)
+    started.refresh_from_db()
+    assert (started.status, started.output) == ("succeeded", "during")
 
 
 def test_a_signal_that_arrives_while_parking_before_the_look_into_the_mailbox(carrier: Carrier) -> None:
