@@ -57,6 +57,9 @@ SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
 FROM told WHERE leased.id = told.id
 RETURNING leased.id, leased.status"""
 
+# As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
+_ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
+
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
 _ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
@@ -108,6 +111,8 @@ def _reap(
     model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
 ) -> Reaped:
     """One batch: in one transaction, or row by row when one of its rows cannot be moved."""
+    if not rows(using, _ANY.format(table=f'"{model._meta.db_table}"', running=RUNNING, which=which), params):
+        return Reaped()
     try:
         reaped = retrying(using, lambda: _reap_batch(model, which, params, using, on_exhausted))
     except OUTAGE:
