@@ -2,7 +2,6 @@
 
 from example_project.benchmark import (
     beneath,
-    ceilings,
     drain,
     enqueuing,
     held_snapshot,
@@ -26,7 +25,6 @@ FURTHER: dict[str, Measurement] = {
     "future": beneath.future,
     "snapshot": held_snapshot.measure,
     "slow": slow_jobs.measure,
-    "ceilings": ceilings.measure,
     "orphans": orphans.of_a_process,
 }
 SLOW: dict[str, Measurement] = {"lost-host": orphans.of_a_host}

@@ -8,7 +8,7 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE, sqlstate
 from pgjobs.doctor.findings import NOTE, Finding, Patient, Probe, Report, Severity, Thresholds
 from pgjobs.doctor.indexes import probe_indexes
-from pgjobs.doctor.project import probe_debug, probe_listener, probe_pooler
+from pgjobs.doctor.project import probe_debug, probe_listener, probe_pooler, probe_trigger
 from pgjobs.doctor.server import probe_connections, probe_settings, probe_writable
 from pgjobs.doctor.sessions import (
     probe_notifications,
@@ -37,6 +37,7 @@ PROBES: tuple[Probe, ...] = (
     probe_connections,
     probe_pooler,
     probe_listener,
+    probe_trigger,
     probe_notifications,
     probe_debug,
     probe_retention,

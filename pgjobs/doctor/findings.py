@@ -48,6 +48,7 @@ CODES: Mapping[str, str] = {
     "debug": "DEBUG is on",
     "pooler": "a pooler is in between, and a setting does not suit it",
     "no-listener": "NOTIFY is on, but no worker listens",
+    "no-trigger": "NOTIFY is on, but nothing sends it: the trigger on the table of jobs is missing or disabled",
     "silent-workers": "workers that have not said goodbye are silent",
     "hanging-worker": "a worker's heart beats, but its claim loop stands",
     "no-workers": "due work that no live worker serves",

@@ -328,6 +328,18 @@ def test_the_real_listener_is_recognised(spawn_workers: Any) -> None:
     assert found("silent-workers") == found("no-workers") == []
 
 
+def test_the_trigger_that_wakes_workers(settings: Any) -> None:
+    assert found("no-trigger") == []
+    run("ALTER TABLE pgjobs_job DISABLE TRIGGER pgjobs_job_notify")
+    assert "ENABLE TRIGGER" in one("no-trigger", "disabled").cure
+    apply(one("no-trigger"))
+    assert found("no-trigger") == []
+    run("DROP TRIGGER pgjobs_job_notify ON pgjobs_job")
+    assert one("no-trigger", "missing").severity is WARNING
+    settings.PGJOBS = {"NOTIFY": False}
+    assert found("no-trigger") == []
+
+
 # The page
 
 
