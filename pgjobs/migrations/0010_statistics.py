@@ -76,6 +76,16 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='worker',
+            name='handlers',
+            field=models.JSONField(blank=True, help_text='job types and workflows it knows', null=True),
+        ),
+        migrations.AddField(
+            model_name='worker',
+            name='heartbeat_seconds',
+            field=models.FloatField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name='worker',
             name='last_done_at',
             field=models.DateTimeField(blank=True, help_text='latest end of a job or a turn', null=True),
         ),

@@ -156,6 +156,8 @@ class Worker(models.Model):
     last_done_at = models.DateTimeField(null=True, blank=True, help_text="latest end of a job or a turn")
     busy = models.IntegerField(null=True, blank=True, help_text="slots in use at the last heartbeat")
     rss_bytes = models.BigIntegerField(null=True, blank=True, help_text="memory at the last heartbeat")
+    heartbeat_seconds = models.FloatField(null=True, blank=True)
+    handlers = models.JSONField(null=True, blank=True, help_text="job types and workflows it knows")
     code_version = models.CharField(max_length=100, default="", db_default="", blank=True)
     draining = models.BooleanField(default=False, db_default=False, help_text="finishes and claims no more")
 

@@ -21,6 +21,7 @@ from pgjobs.worker.pace import Pace
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
@@ -40,6 +41,7 @@ class Producer(Service):
         holdings: Holdings,
         *,
         pace: Pace,
+        statistics: Statistics,
         hearing: Callable[[], bool],
         on_drained: Callable[[], None],
     ) -> None:
@@ -48,6 +50,7 @@ class Producer(Service):
         self._slots = slots
         self._holdings = holdings
         self._pace = pace
+        self._statistics = statistics
         self._refill_at = slots.size - 1
         self._hearing = hearing
         self._on_drained = on_drained
@@ -99,6 +102,7 @@ class Producer(Service):
         room = self._room()
         found = self._claim(room) if room > 0 else 0
         self._polled_at = clock.now()
+        self._statistics.flush_if_due()
         self._hungry = found >= room
         self.interval = min(self._pause(found, room), max(self._alarm - clock.now(), 0.0))
         self._wakes_at = clock.now() + self.interval
@@ -185,7 +189,7 @@ class Producer(Service):
             pause = min(pause, self._next_due())
         if self._reaper is not None:
             pause = min(pause, self._reaper.seconds_until_due())
-        pause = min(pause, self.sweeper.seconds_until_due())
+        pause = min(pause, self.sweeper.seconds_until_due(), self._statistics.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
 
     def _next_due(self) -> float:
