@@ -93,6 +93,8 @@ class Settings:
     """The same for single queues: ``{"mail": 60}``."""
     dead_alert: int = 1_000
     """Dead and failed jobs in the table from which on their number is a problem of its own."""
+    health_stale_seconds: float = 30
+    """A claim loop that has not turned for so long, nor for five polls, stands still: its worker is not alive."""
     health_token: str | None = None
     """Bearer token that opens the health and metrics endpoints."""
     health_allow: Sequence[str] = ()
