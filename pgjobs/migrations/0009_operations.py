@@ -68,4 +68,38 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(APPEND_ONLY, NOT_APPEND_ONLY),
+        migrations.AlterModelOptions(
+            name='job',
+            options={'permissions': [('retry_job', 'Can retry jobs'), ('cancel_job', 'Can cancel jobs'), ('reschedule_job', 'Can make waiting jobs due'), ('release_job', 'Can take running jobs from their holder'), ('discard_job', 'Can discard and restore jobs'), ('edit_payload', 'Can retry jobs with another payload'), ('view_payload', 'Can see what is redacted in payloads and results'), ('bulk_job', 'Can act on all jobs that match a filter')], 'verbose_name': 'job', 'verbose_name_plural': 'jobs'},
+        ),
+        migrations.AddField(
+            model_name='archivedjob',
+            name='copied_from',
+            field=models.BigIntegerField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name='archivedjob',
+            name='discarded_at',
+            field=models.DateTimeField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name='archivedjob',
+            name='superseded_by',
+            field=models.BigIntegerField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name='job',
+            name='copied_from',
+            field=models.BigIntegerField(blank=True, help_text='id of the job it is an edited copy of', null=True),
+        ),
+        migrations.AddField(
+            model_name='job',
+            name='discarded_at',
+            field=models.DateTimeField(blank=True, help_text='put out of sight by a person', null=True),
+        ),
+        migrations.AddField(
+            model_name='job',
+            name='superseded_by',
+            field=models.BigIntegerField(blank=True, help_text='id of its edited copy', null=True),
+        ),
     ]

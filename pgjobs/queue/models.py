@@ -45,11 +45,25 @@ class Job(LeasedRow):
         default=False, db_default=False, help_text="somebody is woken by the transaction that ends it"
     )
     note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
+    discarded_at = models.DateTimeField(null=True, blank=True, help_text="put out of sight by a person")
+    copied_from = models.BigIntegerField(
+        null=True, blank=True, help_text="id of the job it is an edited copy of"
+    )
+    superseded_by = models.BigIntegerField(null=True, blank=True, help_text="id of its edited copy")
 
     class Meta:
         verbose_name = "job"
         verbose_name_plural = "jobs"
-        permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
+        permissions = [
+            ("retry_job", "Can retry jobs"),
+            ("cancel_job", "Can cancel jobs"),
+            ("reschedule_job", "Can make waiting jobs due"),
+            ("release_job", "Can take running jobs from their holder"),
+            ("discard_job", "Can discard and restore jobs"),
+            ("edit_payload", "Can retry jobs with another payload"),
+            ("view_payload", "Can see what is redacted in payloads and results"),
+            ("bulk_job", "Can act on all jobs that match a filter"),
+        ]
         constraints = [
             running_means_leased("pgjobs_job_lease"),
             models.CheckConstraint(condition=models.Q(status__in=JobStatus.values), name="pgjobs_job_status"),
@@ -98,6 +112,9 @@ class ArchivedJob(models.Model):
     progress = models.JSONField(null=True, blank=True)
     awaited = models.BooleanField()
     note = models.TextField(blank=True)
+    discarded_at = models.DateTimeField(null=True, blank=True)
+    copied_from = models.BigIntegerField(null=True, blank=True)
+    superseded_by = models.BigIntegerField(null=True, blank=True)
     archived_at = models.DateTimeField(db_default=Now())
 
     class Meta:
