@@ -224,3 +224,14 @@ class JobsFailed(WorkflowError):
             f"{step_id!r}: {len(failures)} jobs ended without success, {tolerated} are tolerated. "
             f"First: item {index}, job {job_id} {status}: {error}"
         )
+
+
+class MarkLeft(PgJobsError, ValueError):
+    """An edited value still has the mark of a hidden secret where the secret itself is not known."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"The edited value has the mark of a hidden secret at {place}: {problem}. A mask is never stored; put the "
+            f"value itself there, or leave the mark where it was."
+        )
+        self.place = place

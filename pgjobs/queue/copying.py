@@ -19,6 +19,7 @@ from pgjobs.queue.authoring import JobOptions
 from pgjobs.queue.models import Job, JobResult
 from pgjobs.queue.registry import Handler, registry
 from pgjobs.queue.states import RETRYABLE
+from pgjobs.redaction import merged
 
 # What is not given is as it was; budgets too, since history is the other row's.
 _COPY = """
@@ -50,10 +51,10 @@ def edit_copy(
 ) -> VerbOutcome:
     """Enqueue a job that ended without success anew with another ``payload``; ``made`` of the outcome is its id.
 
-    ``payload`` is in the form of the column: JSON, with the tags of :mod:`pgjobs.codec`. The old row is kept as it ran,
-    discarded, and says what superseded it. An idempotency key goes over to the copy. Raises
-    :class:`SignatureMismatch`, :class:`NotStorable` or :class:`UnknownJobType` for a payload that the handler cannot
-    take, and :class:`InvalidOption`.
+    ``payload`` is in the form of the column: JSON, with the tags of :mod:`pgjobs.codec`; where it holds the mark of
+    redaction, what is stored is kept. The old row is kept as it ran, discarded, and says what superseded it. An
+    idempotency key goes over to the copy. Raises :class:`SignatureMismatch`, :class:`NotStorable`, :class:`MarkLeft`
+    or :class:`UnknownJobType` for a payload that the handler cannot take, and :class:`InvalidOption`.
     """
     given: dict[str, Any] = {
         "max_attempts": max_attempts,
@@ -71,7 +72,9 @@ def edit_copy(
     with transaction.atomic(using=using):
         found = Job._base_manager.using(using).filter(pk=pk if 0 < pk <= LARGEST_ID else 0)
         old = found.select_for_update(no_key=True).first()
-        params["payload"] = None if old is None else _checked(old, payload)
+        if old is not None:
+            payload = merged(payload, old.payload, job_type=old.job_type)
+            params["payload"] = _checked(old, payload)
         verb, made = _verb(old, params, _changed(old, payload), actor, reason)
         [outcome] = perform(
             verb, [pk], actor=actor, reason=reason, expected=None if expected is None else {pk: expected}

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from pgjobs.exceptions import InvalidOption, NotStorable, SignatureMismatch, UnknownJobType
+from pgjobs.exceptions import InvalidOption, MarkLeft, NotStorable, SignatureMismatch, UnknownJobType
 from pgjobs.queue.copying import edit_copy
 from pgjobs.queue.models import Job, JobResult, OperatorAction
 from pgjobs.queue.outcomes import Raised
+from pgjobs.redaction import MARK, redacted
 from tests.leases.factories import PROBLEM, columns, end, pending, running, whole_row
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("scratch")]
@@ -133,3 +134,23 @@ def test_a_key_whose_result_is_there_names_the_job_that_produced_it(charge: None
 def test_there_is_no_such_job(charge: None) -> None:
     assert edit_copy(10**9, PAYLOAD, actor="ann").message == "there is no such job"
     assert edit_copy(2**63, PAYLOAD, actor="ann").message == "there is no such job"
+
+
+def test_what_was_hidden_from_the_editor_is_kept(charge: None) -> None:
+    payload = {**PAYLOAD, "note": {"api_token": "s3cret", "to": "ann"}}
+    job = running(job_type=KIND, payload=payload, max_attempts=1)
+    end(job, Raised(PROBLEM, 0))
+    edited = {**redacted(payload), "amount": "12.05"}
+    assert edited["note"]["api_token"] == MARK
+
+    outcome = edit_copy(job.lease.pk, edited, actor="ann")
+
+    assert columns(outcome.made or 0, "payload") == {**payload, "amount": "12.05"}
+    assert OperatorAction.objects.get().details["changed"] == ["amount"]
+
+
+def test_a_mask_is_never_stored(charge: None) -> None:
+    with pytest.raises(MarkLeft):
+        edit_copy(dead(), {**PAYLOAD, "note": MARK}, actor="ann")
+
+    assert Job.objects.count() == 1
