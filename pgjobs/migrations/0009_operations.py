@@ -102,4 +102,27 @@ class Migration(migrations.Migration):
             name='superseded_by',
             field=models.BigIntegerField(blank=True, help_text='id of its edited copy', null=True),
         ),
+        migrations.CreateModel(
+            name='QueuePause',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('kind', models.CharField(choices=[('queue', 'queue'), ('type', 'job type or workflow')], max_length=16)),
+                ('name', models.CharField(max_length=200)),
+                ('reason', models.TextField(blank=True, db_default='', default='')),
+                ('by', models.CharField(blank=True, db_default='', default='', max_length=200)),
+                ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('until', models.DateTimeField(blank=True, help_text='goes on by itself then; null: until resumed', null=True)),
+            ],
+            options={
+                'verbose_name': 'pause',
+                'verbose_name_plural': 'pauses',
+                'permissions': [('pause_queue', 'Can pause and resume queues and types')],
+                'default_permissions': ('view',),
+                'constraints': [models.UniqueConstraint(fields=('kind', 'name'), name='pgjobs_queuepause_once')],
+            },
+        ),
+        migrations.AlterModelOptions(
+            name='execution',
+            options={'permissions': [('resume_execution', 'Can pause, resume and retry workflow executions'), ('cancel_execution', 'Can cancel workflow executions'), ('fork_execution', 'Can fork workflow executions'), ('signal_execution', 'Can send signals to workflow executions')], 'verbose_name': 'workflow execution', 'verbose_name_plural': 'workflow executions'},
+        ),
     ]
