@@ -78,6 +78,8 @@ class Settings:
     """What becomes of an ended job then: moved to the archive, partitioned by month, or deleted."""
     job_archive_retention_seconds: float | None = None
     """Age, counted from the end of its jobs, at which a month of the archive is dropped; None keeps all."""
+    audit_days: float | None = 365
+    """How long the record of what operators did is kept; None keeps it for ever."""
     redact: Sequence[str] = ()
     """Further keys to hide on pages, in commands and exports, beside those with API, AUTH, TOKEN, KEY, SECRET, PASS or
     SIGNATURE in them: words that a key contains, or paths such as ``customer.email``; ``!author`` shows that key all

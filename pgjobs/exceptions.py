@@ -61,6 +61,16 @@ class InvalidOption(PgJobsError, ValueError):
         super().__init__(f"{name}={_short(value)} is not allowed: {rule}")
 
 
+class AppendOnly(PgJobsError):
+    """The audit is added to, never changed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: what was recorded is not changed or deleted. Old rows go by AUDIT_DAYS in PGJOBS; to correct "
+            f"a row, record another."
+        )
+
+
 class NotStorable(PgJobsError, ValueError):
     """A value that PostgreSQL's jsonb cannot hold, or would hand back changed.
 

@@ -1,6 +1,6 @@
 """Where Django looks for the models; each room keeps its own."""
 
-from pgjobs.queue.models import ArchivedJob, Job, JobResult, Minute, Worker
+from pgjobs.queue.models import ArchivedJob, Job, JobResult, Minute, OperatorAction, QueuePause, Worker
 from pgjobs.queue.proxies import Backlog, DeadJob, RunningJob
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
@@ -14,6 +14,8 @@ __all__ = [
     "JobResult",
     "Message",
     "Minute",
+    "OperatorAction",
+    "QueuePause",
     "RunningJob",
     "StepOutput",
     "Wait",
