@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from pgjobs.health.reading import Reader
 
+LATELY_LIMIT = 500
+"""Dead and failed jobs of the last hour are counted so far."""
+
 _SAMPLE = 300  # jobs of the last hour that are told apart by cause
 _CAUSES = 20
 _HEAD = 100  # rows at the head of a queue: what nobody claims stays there
 
 _LATELY = """
 (SELECT t.id, t.job_type, t.fingerprint, t.error_class, t.completed_at FROM pgjobs_job AS t
- WHERE t.status = '{status}' AND t.completed_at > statement_timestamp() - interval '1 hour'
+ WHERE t.status = '{status}' AND t.discarded_at IS NULL AND t.completed_at > statement_timestamp() - interval '1 hour'
  ORDER BY t.completed_at DESC LIMIT %(sample)s)"""
 
 _NEW_CAUSES = f"""
@@ -27,7 +30,8 @@ SELECT cause.fingerprint, cause.jobs, oldest.completed_at, sample.job_type, samp
 FROM cause
 CROSS JOIN LATERAL (
     SELECT t.completed_at FROM pgjobs_job AS t
-    WHERE t.status IN ('dead', 'failed') AND t.fingerprint = cause.fingerprint ORDER BY t.id LIMIT 1) AS oldest
+    WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
+      AND t.fingerprint = cause.fingerprint ORDER BY t.id LIMIT 1) AS oldest
 JOIN pgjobs_job AS sample ON sample.id = cause.newest
 WHERE oldest.completed_at > statement_timestamp() - interval '1 hour'
 ORDER BY cause.jobs DESC, cause.fingerprint"""  # noqa: S608 - the template above
@@ -43,14 +47,19 @@ SELECT job_type, min(queue), lately, usual FROM (
 ) AS each WHERE usual > 0 AND lately >= 10 AND lately > 10 * usual
 GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""
 
-_COUNTED = """
-(SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t WHERE t.status = '{status}'{since}
-                       ORDER BY t.completed_at DESC LIMIT %(most)s) AS counted)"""
-_LAST_HOUR = " AND t.completed_at > statement_timestamp() - interval '1 hour'"
-_DEAD = (
-    f"SELECT {_COUNTED.format(status='dead', since='')} + {_COUNTED.format(status='failed', since='')}, "
-    f"{_COUNTED.format(status='dead', since=_LAST_HOUR)} + {_COUNTED.format(status='failed', since=_LAST_HOUR)}"
-)
+# The index of fingerprints has exactly the rows in question; the last hour is counted along the index by time.
+_DEAD = """
+SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t
+                              WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
+                              ORDER BY t.fingerprint LIMIT %(most)s) AS counted),
+       (SELECT count(*) FROM (
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'dead' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)
+            UNION ALL
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent)"""
 
 _UNKNOWN_TYPES = """
 SELECT named.queue, head.job_type, count(*), min(head.available_at)
@@ -154,9 +163,9 @@ def read_dead_rates(reader: Reader) -> list[tuple[str, str, int, float]]:
 
 
 def read_dead(reader: Reader, *, most: int) -> tuple[int, int]:
-    """Dead and failed jobs in all and of the last hour, each status counted up to ``most``."""
-    ((total, lately),) = reader.ask(_DEAD, most=most)
-    return total, lately
+    """Dead and failed jobs that nobody has discarded: in all up to ``most``, and of the last hour up to a limit."""
+    ((total, lately),) = reader.ask(_DEAD, most=most, lately=LATELY_LIMIT + 1)
+    return total, min(lately, LATELY_LIMIT + 1)
 
 
 def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:

@@ -20,7 +20,7 @@ JOBS_COUNTED = 1_000
 SHARED = 200
 """Newest jobs of a group whose common traits are told."""
 
-_BAD = "t.status IN ('dead', 'failed')"
+_BAD = "t.status IN ('dead', 'failed') AND t.discarded_at IS NULL"
 _LATELY_LIMIT = 500
 
 # Fingerprint by fingerprint: a probe of the index each, however many jobs share it. Rows without one come last.
@@ -37,11 +37,13 @@ WITH RECURSIVE walk(fingerprint, place) AS (
 lately AS (
     SELECT fingerprint, count(*) AS jobs FROM (
         (SELECT t.fingerprint FROM pgjobs_job AS t
-         WHERE t.status = 'dead' AND t.completed_at > statement_timestamp() - interval '1 hour'
+         WHERE t.status = 'dead' AND t.discarded_at IS NULL
+           AND t.completed_at > statement_timestamp() - interval '1 hour'
          ORDER BY t.completed_at DESC LIMIT %(lately)s)
         UNION ALL
         (SELECT t.fingerprint FROM pgjobs_job AS t
-         WHERE t.status = 'failed' AND t.completed_at > statement_timestamp() - interval '1 hour'
+         WHERE t.status = 'failed' AND t.discarded_at IS NULL
+           AND t.completed_at > statement_timestamp() - interval '1 hour'
          ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS newest GROUP BY fingerprint
 ),
 found AS (
@@ -67,10 +69,12 @@ ORDER BY newest.completed_at DESC, found.fingerprint"""  # noqa: S608 - constant
 
 _GROUPS_OF_NEWEST = """
 WITH newest AS MATERIALIZED (
-    (SELECT t.id, t.fingerprint, t.completed_at FROM pgjobs_job AS t WHERE t.status = 'dead'
+    (SELECT t.id, t.fingerprint, t.completed_at FROM pgjobs_job AS t
+     WHERE t.status = 'dead' AND t.discarded_at IS NULL
      ORDER BY t.completed_at DESC LIMIT %(newest)s)
     UNION ALL
-    (SELECT t.id, t.fingerprint, t.completed_at FROM pgjobs_job AS t WHERE t.status = 'failed'
+    (SELECT t.id, t.fingerprint, t.completed_at FROM pgjobs_job AS t
+     WHERE t.status = 'failed' AND t.discarded_at IS NULL
      ORDER BY t.completed_at DESC LIMIT %(newest)s)
 ),
 found AS (

@@ -26,6 +26,7 @@ RULES: Mapping[str, Rule] = {
     "UNKNOWN_TYPES": rules.unknown_types,
     "PAUSED_EXECUTIONS": rules_of_ends.paused_executions,
     "APPROVAL_OVERDUE": rules_of_ends.approval_overdue,
+    "PAUSED": rules.paused,
     "WORKER_SILENT": rules.worker_silent,
     "VERSION_SKEW": rules.version_skew,
     "DB_HORIZON": rules_of_ends.db_horizon,

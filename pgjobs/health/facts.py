@@ -12,6 +12,8 @@ from pgjobs.conf import Settings, get_settings
 from pgjobs.health import endings, work
 from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow, read_workers, serving
+from pgjobs.queue.models import QueuePause
+from pgjobs.queue.pauses import QUEUE, paused
 
 READY_LIMIT = 1_000
 """Rules count so far; the table of queues counts further."""
@@ -96,6 +98,15 @@ class Facts:
         return self._once(
             "burdens", lambda: endings.read_burdens(self.reader, seconds=OLD_TRANSACTION_SECONDS)
         )
+
+    @property
+    def pauses(self) -> list[QueuePause]:
+        """The pauses in force, of queues and of types."""
+        return self._once("pauses", lambda: self.reader.within(paused))
+
+    def pause_of(self, queue: str) -> QueuePause | None:
+        """The pause of that queue."""
+        return next((each for each in self.pauses if each.kind == QUEUE and each.name == queue), None)
 
     @property
     def reap_grace(self) -> float:

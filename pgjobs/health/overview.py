@@ -36,8 +36,9 @@ class Totals:
     done_per_minute: float
     failed_share: float | None
     dead: int
-    """Dead and failed jobs in the table; one above ``DEAD_ALERT`` for each status means "and more"."""
+    """Dead and failed jobs that nobody has discarded; one above ``DEAD_ALERT`` means "and more"."""
     dead_last_hour: int
+    """One above ``LATELY_LIMIT`` means "and more"."""
     approvals: int
     oldest_approval_at: dt.datetime | None
 

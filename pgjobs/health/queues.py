@@ -12,6 +12,8 @@ from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import span
 from pgjobs.health.reading import Reader
 from pgjobs.health.verdict import Problem
+from pgjobs.queue.models import QueuePause
+from pgjobs.queue.pauses import QUEUE
 from pgjobs.queue.stats import COUNT_LIMIT
 
 _STATES = {"NO_WORKER": "no worker", "STALLED": "stalled", "PAUSED": "paused", "LATE": "late"}
@@ -46,6 +48,8 @@ class QueueRow:
     """"ok", "late", "paused", "stalled" or "no worker"."""
     why: str
     """The problem behind the state, in words; empty when there is none."""
+    pause: QueuePause | None
+    """Also where another state outranks it."""
 
     @property
     def ready_capped(self) -> bool:
@@ -69,6 +73,7 @@ def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
     arrivals = work.read_arrivals(facts.reader)
     named = {queue for worker in facts.workers if worker.is_serving for queue in worker.queues}
     names = {*waiting, *facts.rates, *named, *(held.queue for held in facts.held)}
+    names |= {pause.name for pause in facts.pauses if pause.kind == QUEUE}
     by_queue: dict[str, Problem] = {}
     for problem in problems:
         if problem.queue and problem.code in _STATES:
@@ -113,6 +118,7 @@ def _row(
         trend=_trend(ready, arrivals, rate.done_per_minute),
         state=_STATES[problem.code] if problem else "ok",
         why=problem.why if problem else "",
+        pause=facts.pause_of(name),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from django.db import DatabaseError, connections, transaction
 
 from pgjobs.connections import rows
+
+Answer = TypeVar("Answer")
 
 TIMEOUT = "500ms"
 """Longest that one statement may keep the server busy."""
@@ -52,12 +54,16 @@ class Reader:
 
     def ask(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement. Raises what the database raises."""
+        return self.within(lambda: rows(self.using, sql, params))
+
+    def within(self, read: Callable[[], Answer]) -> Answer:
+        """What ``read`` answers, which sends its statements itself. Raises what the database raises."""
         if self._block is None:
             block = ExitStack()
             block.enter_context(bounded(self.using))
             self._block = block
         try:
-            return rows(self.using, sql, params)
+            return read()
         except DatabaseError as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise

@@ -10,6 +10,8 @@ from pgjobs.health.phrases import many, span
 from pgjobs.health.verdict import Problem
 from pgjobs.health.work import RATE_MINUTES, Waiting
 from pgjobs.health.workers import WorkerRow
+from pgjobs.queue.pauses import QUEUE
+from pgjobs.redaction import redacted_text
 
 Rule = Callable[[Facts], Iterator[Problem]]
 
@@ -45,7 +47,7 @@ def stalled(facts: Facts) -> Iterator[Problem]:
     """Workers are there, work waits, and nothing comes to an end."""
     for queue, waiting in facts.waiting.items():
         workers = facts.serving(queue)
-        if not waiting.due or waiting.oldest_at is None or not workers:
+        if not waiting.due or waiting.oldest_at is None or not workers or facts.pause_of(queue):
             continue
         waited = facts.clock - waiting.oldest_at
         capacity = sum(worker.slots for worker in workers)
@@ -104,8 +106,8 @@ def wedged(facts: Facts) -> Iterator[Problem]:
 def late(facts: Facts) -> Iterator[Problem]:
     """Queues whose oldest waits longer than they may."""
     for queue, waiting in facts.waiting.items():
-        if waiting.oldest_at is None:
-            continue
+        if waiting.oldest_at is None or facts.pause_of(queue):
+            continue  # that a paused queue is late is meant so
         waited, slo = facts.clock - waiting.oldest_at, facts.slo(queue)
         if waited.total_seconds() > slo:
             yield Problem(
@@ -117,6 +119,23 @@ def late(facts: Facts) -> Iterator[Problem]:
                 "queue",
                 queue,
             )
+
+
+def paused(facts: Facts) -> Iterator[Problem]:
+    """What a person holds back. It is told so that nobody forgets it."""
+    for pause in facts.pauses:
+        until = f"until {pause.until:%Y-%m-%d %H:%M:%S}" if pause.until else "until it is resumed"
+        what = "Queue" if pause.kind == QUEUE else "Type"
+        yield Problem(
+            "PAUSED",
+            f"{what} {pause.name!r} is paused by {pause.by} for {span(facts.clock - pause.since)}, {until}: "
+            f"{redacted_text(pause.reason)}",
+            f"manage.py pgjobs_resume --{pause.kind} {pause.name}",
+            pause.since,
+            pause.name if pause.kind == QUEUE else "",
+            "queue" if pause.kind == QUEUE else "job_type",
+            pause.name,
+        )
 
 
 def unknown_types(facts: Facts) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.verdict import Problem
@@ -45,8 +46,8 @@ def dead_total(facts: Facts) -> Iterator[Problem]:
     if total > limit:
         yield Problem(
             "DEAD_TOTAL",
-            f"{counted(total, limit)} dead and failed jobs are in the table, {counted(lately, limit)} of them of the "
-            f"last hour; DEAD_ALERT is {limit:,}.",
+            f"{counted(total, limit)} dead and failed jobs are in the table, {counted(lately, LATELY_LIMIT)} of them "
+            f"of the last hour; DEAD_ALERT is {limit:,}.",
             "Retry what can work by now, discard the rest, or set JOB_RETENTION_FAILED_SECONDS.",
         )
 

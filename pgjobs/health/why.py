@@ -14,6 +14,7 @@ from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow
 from pgjobs.queue.archive import find_job
 from pgjobs.queue.models import ArchivedJob, Job
+from pgjobs.queue.pauses import QUEUE, TYPE
 from pgjobs.queue.states import JobStatus
 from pgjobs.queue.stats import COUNT_LIMIT
 from pgjobs.redaction import redacted_text
@@ -42,7 +43,7 @@ class Check:
     """"ok", "fail" or "info"."""
     sentence: str
     kind: str = ""
-    """What ``target`` names: "queue", "worker", "job" or nothing."""
+    """What ``target`` names: "queue", "paused queue", "paused type", "type", "worker", "job", or nothing."""
     target: str = ""
 
 
@@ -110,7 +111,7 @@ def why(pk: int, *, using: str | None = None) -> Why | None:
 def _answer(job: Job, since: dt.datetime | None, facts: Facts, checks: list[Check]) -> Why:
     age = facts.clock - since if since else None
     reason = next((check for check in checks if check.state == FAIL), None)
-    cure = _CURES.get(reason.kind, "").format(queue=job.queue) if reason else ""
+    cure = _CURES.get(reason.kind, "").format(queue=job.queue, job_type=job.job_type) if reason else ""
     return Why(job.pk, job.job_type, job.queue, job.status, since, age, checks, cure)
 
 
@@ -148,6 +149,24 @@ def _running(job: Job, facts: Facts) -> Iterator[Check]:
             f"takes it back.",
             "lease",
         )
+
+
+def _pause_checks(job: Job, facts: Facts) -> Iterator[Check]:
+    for pause in facts.pauses:
+        if (pause.kind == QUEUE and pause.name == job.queue) or (
+            pause.kind == TYPE and pause.name == job.job_type
+        ):
+            until = f"until {pause.until:%Y-%m-%d %H:%M:%S}" if pause.until else "until it is resumed"
+            what = "Queue" if pause.kind == QUEUE else "Type"
+            yield Check(
+                FAIL,
+                f"{what} {pause.name!r} is paused by {pause.by} since {at(pause.since)}, {until}: "
+                f"{redacted_text(pause.reason)}",
+                f"paused {pause.kind}",
+                pause.name,
+            )
+            return
+    yield Check(OK, "neither its queue nor its type is paused")
 
 
 def _worker_checks(job: Job, facts: Facts) -> Iterator[Check]:
@@ -275,9 +294,11 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-_PARTS = (_worker_checks, _time_checks, _suspect_checks, _key_checks, _line_checks)
+_PARTS = (_pause_checks, _worker_checks, _time_checks, _suspect_checks, _key_checks, _line_checks)
 
 _CURES = {
+    "paused queue": "manage.py pgjobs_resume --queue {queue}",
+    "paused type": "manage.py pgjobs_resume --type {job_type}",
     "queue": "start a worker: manage.py runworkers --queues {queue}",
     "type": "deploy the code that has the handler, or keep the old name with @job(name=...)",
     "worker": "see what that process waits for, then end it by SIGTERM",

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """What operators ask for: causes of failures, figures per minute, and more about workers.
 
     All columns are nullable or have a default in the database, so that workers of the version before go on. The index
-    holds dead and failed jobs alone, but is built under a lock that writers wait for: some seconds per million rows.
+    holds dead and failed jobs that nobody has discarded, but is built under a lock that writers wait for: some seconds per million rows.
     """
 
     dependencies = [("pgjobs", "0009_operations")]
@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='job',
-            index=models.Index(condition=models.Q(('status__in', ['dead', 'failed'])), fields=['fingerprint', '-id'], name='pgjobs_job_fingerprint'),
+            index=models.Index(condition=models.Q(('status__in', ['dead', 'failed']), ('discarded_at__isnull', True)), fields=['fingerprint', '-id'], name='pgjobs_job_fingerprint'),
         ),
         migrations.AddField(
             model_name='worker',

@@ -89,7 +89,9 @@ class Job(LeasedRow):
             models.Index(
                 fields=["fingerprint", "-id"],
                 name="pgjobs_job_fingerprint",
-                condition=models.Q(status__in=[JobStatus.DEAD.value, JobStatus.FAILED.value]),
+                condition=models.Q(
+                    status__in=[JobStatus.DEAD.value, JobStatus.FAILED.value], discarded_at__isnull=True
+                ),
             ),
         ]
 

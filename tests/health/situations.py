@@ -109,6 +109,19 @@ def approval(*, ago: float) -> None:
     )
 
 
+def pause(name: str, *, kind: str = "queue", ago: float, until: float | None = None) -> None:
+    run(
+        'INSERT INTO pgjobs_queuepause (kind, name, reason, "by", since, until) VALUES (%s, %s, %s, %s, '
+        "statement_timestamp() - make_interval(secs => %s), statement_timestamp() + make_interval(secs => %s::float8))",
+        kind,
+        name,
+        "db migration",
+        "ana",
+        ago,
+        until,
+    )
+
+
 @dataclass(frozen=True)
 class Situation:
     """What is seeded, and the codes (with queue) that must be told, no other."""
@@ -252,6 +265,25 @@ SITUATIONS = (
         (("APPROVAL_OVERDUE", ""),),
         100,
         ("1 approval past",),
+    ),
+    Situation(
+        "a paused queue is not late, but told",
+        _seeds(
+            worker,
+            lambda: job(ago=1000, queue="reports"),
+            lambda: pause("reports", ago=600, until=300),
+            lambda: pause("over", ago=600, until=-300),
+        ),
+        (("PAUSED", "reports"),),
+        600,
+        ("'reports' is paused by ana for 10 min", "db migration"),
+    ),
+    Situation(
+        "a paused type",
+        _seeds(worker, lambda: pause("jobsapp.ok", kind="type", ago=60)),
+        (("PAUSED", ""),),
+        60,
+        ("Type 'jobsapp.ok'", "until it is resumed"),
     ),
     Situation(
         "a worker went silent",

@@ -122,6 +122,7 @@ def test_causes_are_told_apart() -> None:
     job("failed", ago=30, fingerprint="f2", error_class="Fail", queue="other")
     job("dead", ago=20)
     job("succeeded", ago=10, fingerprint="f1")
+    run("UPDATE pgjobs_job SET discarded_at = now() WHERE id = %s", job("dead", ago=1, fingerprint="f3"))
     found = error_groups()
     assert found.complete
     assert [(g.fingerprint, g.jobs, g.last_hour) for g in found.groups] == [

@@ -5,7 +5,7 @@ import pytest
 from pgjobs.health.why import why
 from pgjobs.queue.control import cancel
 from pgjobs.queue.models import Job
-from tests.health.situations import job, minute, run, worker
+from tests.health.situations import job, minute, pause, run, worker
 from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
@@ -37,11 +37,21 @@ def test_no_worker_names_the_last() -> None:
     assert found is not None and found.cure == "start a worker: manage.py runworkers --queues billing"
     assert found.age is not None and 89 < found.age.total_seconds() < 95
     told = found.as_dict()
-    assert told["schema"] == 1 and told["reason"] == reason(pk) and told["checks"][0]["target"] == "billing"
+    assert told["schema"] == 1 and told["reason"] == reason(pk) and told["checks"][1]["target"] == "billing"
 
 
 def test_no_worker_ever() -> None:
     assert "spelled right" in reason(job(queue="biling"))
+
+
+def test_a_pause_of_its_queue_or_of_its_type() -> None:
+    worker()
+    pause("reports", ago=10)
+    assert reason(job(queue="reports")).startswith("Queue 'reports' is paused by ana since")
+    pause("jobsapp.ok", kind="type", ago=10, until=60)
+    pk = job()
+    assert reason(pk).startswith("Type 'jobsapp.ok' is paused")
+    assert why(pk).cure == "manage.py pgjobs_resume --type jobsapp.ok"  # type: ignore[union-attr]
 
 
 def test_the_type_is_known_to_nobody() -> None:
