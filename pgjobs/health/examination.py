@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from django.db import DatabaseError
+from django.db import Error
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import drop, is_outage, sqlstate
@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Verdict:
     gone = ""
     try:
         checked_at = facts.clock
-    except DatabaseError as error:
+    except Error as error:
         gone = _away(error, facts)
     for code in CODES:
         rule = RULES.get(code)
@@ -63,20 +63,20 @@ def judge(facts: Facts) -> Verdict:
             continue
         try:
             problems += list(rule(facts))  # whole, or not at all
-        except DatabaseError as error:
+        except Error as error:
             unknown[code] = told(error)
             gone = _away(error, facts)
     return Verdict(checked_at, ranked(problems), unknown)
 
 
-def told(error: DatabaseError) -> str:
+def told(error: Error) -> str:
     """Why something could not be read, in a line."""
     if sqlstate(error) == "57014":
         return f"took longer than {TIMEOUT}"
     return " ".join(str(error).split())[:300]
 
 
-def _away(error: DatabaseError, facts: Facts) -> str:
+def _away(error: Error, facts: Facts) -> str:
     """Why nothing more need be asked; empty when only this one statement failed."""
     if not is_outage(error) or sqlstate(error) == "57014":
         return ""

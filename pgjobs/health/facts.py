@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.db import DatabaseError
+from django.db import Error
 
 from pgjobs.conf import Settings, get_settings
 from pgjobs.health import endings, work
@@ -137,10 +137,10 @@ class Facts:
         if name not in self._known:
             try:
                 self._known[name] = read()
-            except DatabaseError as error:
+            except Error as error:
                 self._known[name] = error
         known: Any = self._known[name]
-        if isinstance(known, DatabaseError):
+        if isinstance(known, Error):
             raise known
         fact: Fact = known
         return fact

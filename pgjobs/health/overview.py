@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from django.db import DatabaseError
+from django.db import Error
 
 from pgjobs.conf import get_settings
 from pgjobs.health.examination import judge, told
@@ -15,6 +16,7 @@ from pgjobs.health.reading import Reader
 from pgjobs.health.verdict import Verdict
 from pgjobs.health.workers import WorkerRow
 from pgjobs.queue.stats import COUNT_LIMIT
+from pgjobs.redaction import redacted_text
 
 _APPROVALS = """
 SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_wait AS t WHERE t.resolved_at IS NULL AND t.kind = 'approval'
@@ -55,6 +57,16 @@ class Overview:
     missing: dict[str, str]
     """Part that could not be read -> why."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self.verdict.as_dict(),
+            "queues": None if self.queues is None else [_plain(row) for row in self.queues],
+            "workers": None if self.workers is None else [_worker(row) for row in self.workers],
+            "totals": None if self.totals is None else _plain(self.totals),
+            "missing": self.missing,
+        }
+
 
 def overview(*, using: str | None = None) -> Overview:
     """Everything that can be read; what cannot is None and named, never empty."""
@@ -67,14 +79,44 @@ def overview(*, using: str | None = None) -> Overview:
         verdict = judge(facts)
         try:
             workers = facts.workers
-        except DatabaseError as error:
+        except Error as error:
             missing["workers"] = told(error)
         try:
             queues = queue_rows(facts, verdict.problems)
             totals = _totals(facts, queues)
-        except DatabaseError as error:
+        except Error as error:
             missing["totals" if queues is not None else "queues"] = told(error)
     return Overview(verdict, queues, workers, totals, missing)
+
+
+def _plain(row: QueueRow | Totals) -> dict[str, Any]:
+    """Times in ISO 8601, spans in seconds; a pause by its parts."""
+    told = {field.name: _value(getattr(row, field.name)) for field in fields(row)}
+    pause = getattr(row, "pause", None)
+    if pause is not None:
+        told["pause"] = {
+            "by": pause.by,
+            "reason": redacted_text(pause.reason),
+            "since": _value(pause.since),
+            "until": _value(pause.until),
+        }
+    return told
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    return value.total_seconds() if isinstance(value, dt.timedelta) else value
+
+
+def _worker(row: WorkerRow) -> dict[str, Any]:
+    names = ("name", "host", "pid", "queues", "slots", "busy", "version", "code_version", "rss_bytes")
+    times = ("started_at", "heartbeat_at", "last_poll_at", "last_done_at", "stopped_at")
+    return {
+        "state": row.state,
+        **{name: getattr(row, name) for name in names},
+        **{name: _value(getattr(row, name)) for name in times},
+    }
 
 
 def _totals(facts: Facts, queues: list[QueueRow]) -> Totals:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from django.db import DatabaseError, connections, transaction
+from django.db import Error, connections, transaction
 
 from pgjobs.connections import rows
 
@@ -64,6 +64,6 @@ class Reader:
             self._block = block
         try:
             return read()
-        except DatabaseError as error:
+        except Error as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise

@@ -78,7 +78,7 @@ def paused_executions(facts: Facts) -> Iterator[Problem]:
             "PAUSED_EXECUTIONS",
             f"{many(found.paused, 'execution')} paused, the first for {span(facts.clock - found.paused_since)} "
             f"(execution {found.paused_id}): {reason or 'no reason was given'}",
-            "Mend what the reason names, then manage.py pgjobs_resume; or cancel.",
+            "Mend what the reason names, then manage.py pgjobs_resume --execution ID; or cancel.",
             found.paused_since,
             "",
             "execution",

@@ -129,7 +129,7 @@ def _settled(job: Job, facts: Facts) -> Why:
     note = f" ({redacted_text(job.note, payload=job.payload, job_type=job.job_type)})" if job.note else ""
     checks = [Check(INFO, f"It is {job.status}{note}; it runs no more by itself.")]
     if job.status in (JobStatus.DEAD, JobStatus.FAILED, JobStatus.CANCELLED):
-        checks.append(Check(INFO, f"manage.py pgjobs_retry {job.pk} sends it back to the queue."))
+        checks.append(Check(INFO, f"manage.py pgjobs_retry --job {job.pk} sends it back to the queue."))
     return _answer(job, job.completed_at, facts, checks)
 
 
