@@ -1,4 +1,4 @@
-"""Pages of the example project: the documents at the root; incidents, the admin and endpoints for machines beside them."""
+"""Pages of the example project: the documents at the root; incidents, the admin, and endpoints for machines."""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -102,6 +102,11 @@ class Settings:
     health_allow: Sequence[str] = ()
     """Addresses and networks that may read them without a token: ``["10.0.0.0/8", "::1"]``."""
 
+    def loop_stale_seconds(self, poll_seconds: float | None = None) -> float:
+        """A claim loop that has not turned for so long stands still. ``poll_seconds`` replaces the setting."""
+        poll = self.poll_seconds if poll_seconds is None else poll_seconds
+        return max(self.health_stale_seconds, 5 * max(poll, self.idle_poll_seconds))
+
 
 @cache
 def get_settings() -> Settings:

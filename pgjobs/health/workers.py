@@ -73,7 +73,7 @@ class WorkerRow:
             return "draining"
         if (
             self.poll_age is not None
-            and self.poll_age.total_seconds() > stale_seconds() + self.heartbeat_seconds
+            and self.poll_age.total_seconds() > get_settings().loop_stale_seconds() + self.heartbeat_seconds
         ):
             return "wedged"
         return "late" if beats > _LATE else "live"
@@ -86,12 +86,6 @@ class WorkerRow:
     def serves(self, queue: str) -> bool:
         """Whether it claims from that queue."""
         return not self.queues or queue in self.queues
-
-
-def stale_seconds() -> float:
-    """A claim loop that has not turned for so long stands still."""
-    settings = get_settings()
-    return max(settings.health_stale_seconds, 5 * max(settings.poll_seconds, settings.idle_poll_seconds))
 
 
 def read_workers(reader: Reader) -> tuple[dt.datetime, list[WorkerRow]]:

@@ -24,7 +24,7 @@ from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS
-from pgjobs.worker.ledger import Ledger
+from pgjobs.worker.ledger import READY, STOPPING, WITHOUT_DATABASE, Ledger
 from pgjobs.worker.listener import Listener
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
@@ -120,6 +120,9 @@ class WorkerProcess:
         if not self._register():
             self._sign_off()
             return 0
+        if self._ledger is not None:
+            self._heartbeat.on_turn = self._ledger.beat
+            self._producer.on_turn = self._turned
         for service in self._services():
             service.on_broken = lambda: self._requests.put(_RECYCLE)
             service.start()
@@ -160,6 +163,12 @@ class WorkerProcess:
             stopping=self._stopping,
         )
 
+    def _turned(self) -> None:
+        """Before each round of the claim loop: tell the supervisor of it, and how the last one went."""
+        assert self._ledger is not None
+        self._ledger.turned()
+        self._ledger.state(WITHOUT_DATABASE if self._producer.failures else READY)
+
     def _vitals(self) -> Vitals:
         return Vitals(
             poll_age=self._producer.poll_age(),
@@ -177,6 +186,9 @@ class WorkerProcess:
         failures = 0
         handlers = {name for kind in KINDS for name in kind.names()}
         while True:
+            if self._ledger is not None:
+                self._ledger.turned()  # waiting for a database is no standing still
+                self._ledger.beat()
             try:
                 registration.register(self._options, handlers, using=self._using)
                 return True
@@ -195,6 +207,8 @@ class WorkerProcess:
     def _shut_down(self) -> tuple[bool, int]:
         """Stop claiming, wait for the slots, write the last ends, hand the rest back."""
         self._stopping.set()
+        if self._ledger is not None:
+            self._ledger.state(STOPPING)
         self._heartbeat.renew_now()
         self._producer.stop()
         self._hand_back(self._slots.take_waiting())
