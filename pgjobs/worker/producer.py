@@ -159,13 +159,21 @@ class Producer(Service):
         return self._slots.size + ahead - self._slots.in_hand
 
     def _claim(self, limit: int) -> int:
-        """Claim from each kind in turn; whose turn comes first alternates, so that none is starved."""
-        found = 0
+        """Claim from each kind in turn.
+
+        In a flood whose turn comes first alternates, so that none is starved. With room to spare it is the kind that
+        had something last, so that a lone row does not wait for the answer about the other table.
+        """
+        found = dict.fromkeys(self._kinds, 0)
         for kind in self._kinds:
-            if found < limit:
-                found += self._claim_kind(kind, limit - found)
-        self._kinds.append(self._kinds.pop(0))
-        return found
+            if (left := limit - sum(found.values())) > 0:
+                found[kind] = self._claim_kind(kind, left)
+        total = sum(found.values())
+        if total >= limit:
+            self._kinds.append(self._kinds.pop(0))
+        elif total:
+            self._kinds.sort(key=lambda kind: not found[kind])
+        return total
 
     def _claim_kind(self, kind: Kind, limit: int) -> int:
         token = uuid.uuid4()
