@@ -65,7 +65,7 @@ class Producer(Service):
             else None
         )
         self._positions = {kind: Position() for kind in self._kinds}
-        self.sweeper = Sweeper(get_settings().idle_poll_seconds, using=using)
+        self.sweeper = Sweeper(get_settings().idle_poll_seconds, name=options.name, using=using)
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
         self._idle_polls = 0
@@ -107,6 +107,7 @@ class Producer(Service):
         with self._alarm_lock:
             if clock.now() >= self._alarm:
                 self._alarm = math.inf
+        self._statistics.flush_if_due()
         called, self._called = self._called, False
         if self._idle_polls and not called and not self._doubtful and self._nothing_to_do():
             return
@@ -120,7 +121,6 @@ class Producer(Service):
         room = self._room()
         found = self._claim(room) if room > 0 else 0
         self._polled_at = clock.now()
-        self._statistics.flush_if_due()
         self._hungry = found >= room
         self._sleep_for(self._pause(found, room))
 
