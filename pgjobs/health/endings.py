@@ -103,6 +103,15 @@ WHERE relid IN (to_regclass('pgjobs_job'), to_regclass('pgjobs_execution'), to_r
   AND COALESCE(GREATEST(last_vacuum, last_autovacuum), '-infinity') < statement_timestamp() - interval '1 hour'"""
 
 
+# A slow pace is no standstill: three of its steps may pass.
+_STUCK_BULKS = """
+SELECT id, verb, at, done, total FROM (
+    SELECT id, verb, COALESCE(progress_at, started_at, created_at) AS at, done, total, pace
+    FROM pgjobs_bulkoperation WHERE state = 'running' ORDER BY id LIMIT 20) AS running
+WHERE at < statement_timestamp() - make_interval(secs => GREATEST(%(seconds)s, 3 / pace))
+ORDER BY at"""
+
+
 @dataclass(frozen=True, slots=True)
 class NewCause:
     """A fingerprint whose oldest job ended within the last hour."""
@@ -137,6 +146,17 @@ class WorkflowTrouble:
     paused_since: dt.datetime | None
     paused_id: int | None
     paused_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StuckBulk:
+    """A bulk operation that runs and does not move."""
+
+    id: int
+    verb: str
+    since: dt.datetime
+    done: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +199,11 @@ def read_workflows(reader: Reader, *, grace: float) -> WorkflowTrouble:
     """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way."""
     (row,) = reader.ask(_WORKFLOWS, grace=grace)
     return WorkflowTrouble(*row)
+
+
+def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
+    """Running operations that have not moved for ``seconds``."""
+    return [StuckBulk(*row) for row in reader.ask(_STUCK_BULKS, seconds=seconds)]
 
 
 def read_burdens(reader: Reader, *, seconds: float) -> list[Burden]:

@@ -29,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     "PAUSED": rules.paused,
     "WORKER_SILENT": rules.worker_silent,
     "VERSION_SKEW": rules.version_skew,
+    "BULK_STUCK": rules_of_ends.bulk_stuck,
     "DB_HORIZON": rules_of_ends.db_horizon,
     "STATS_STALE": rules.stats_stale,
 }

@@ -93,6 +93,11 @@ class Facts:
         return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=30))
 
     @property
+    def stuck_bulks(self) -> list[endings.StuckBulk]:
+        """Bulk operations that do not move."""
+        return self._once("stuck_bulks", lambda: endings.read_stuck_bulks(self.reader, seconds=120))
+
+    @property
     def burdens(self) -> list[endings.Burden]:
         """What the database carries."""
         return self._once(

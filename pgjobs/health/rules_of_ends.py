@@ -86,6 +86,21 @@ def paused_executions(facts: Facts) -> Iterator[Problem]:
         )
 
 
+def bulk_stuck(facts: Facts) -> Iterator[Problem]:
+    """Operations that nobody carries on."""
+    for bulk in facts.stuck_bulks:
+        yield Problem(
+            "BULK_STUCK",
+            f"Bulk operation {bulk.id} ({bulk.verb}) has not moved for {span(facts.clock - bulk.since)}; {bulk.done:,} "
+            f"of about {bulk.total:,} are done.",
+            f"Start a worker, or manage.py pgjobs_bulk run {bulk.id}.",
+            bulk.since,
+            "",
+            "bulk",
+            str(bulk.id),
+        )
+
+
 def db_horizon(facts: Facts) -> Iterator[Problem]:
     """What will make every claim slower by and by."""
     for burden in facts.burdens:

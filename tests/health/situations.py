@@ -122,6 +122,19 @@ def pause(name: str, *, kind: str = "queue", ago: float, until: float | None = N
     )
 
 
+def bulk(ago: float, *, state: str = "running", pace: float | None = None) -> None:
+    run(
+        "INSERT INTO pgjobs_bulkoperation (verb, filter, options, upper_id, before, reason, actor, via, state, pace, "
+        "total, done, skipped, conflict, failed, watched, conflicts, cursor_id, allowance, carried_by, note, "
+        "progress_at) "
+        "VALUES ('retry', '{}', '{}', 1, now(), 'r', 'ana', 'api', %s, %s, 312, 40, 0, 0, 0, '[]', '[]', 0, 0, '', '', "
+        "statement_timestamp() - make_interval(secs => %s))",
+        state,
+        pace,
+        ago,
+    )
+
+
 @dataclass(frozen=True)
 class Situation:
     """What is seeded, and the codes (with queue) that must be told, no other."""
@@ -297,6 +310,18 @@ SITUATIONS = (
         (("WORKER_SILENT", ""),),
         31,
         ("w-2", "31 s"),
+    ),
+    Situation(
+        "a bulk operation does not move",
+        _seeds(
+            lambda: bulk(150),
+            lambda: bulk(150, pace=0.01),
+            lambda: bulk(150, state="paused"),
+            lambda: bulk(60),
+        ),
+        (("BULK_STUCK", ""),),
+        150,
+        ("(retry)", "40 of about 312"),
     ),
     Situation(
         "two versions",

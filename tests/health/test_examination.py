@@ -129,4 +129,4 @@ def test_problems_are_ranked_by_code_and_age() -> None:
 
 
 def test_every_rule_has_a_code_and_every_code_a_rule() -> None:
-    assert set(RULES) <= set(CODES)
+    assert set(RULES) == set(CODES)

@@ -81,7 +81,9 @@ def test_while_it_drains_it_is_alive_but_not_ready(spawn: Spawn, gate: Callable[
 
 @pytest.mark.outage
 def test_a_database_that_is_away_makes_nobody_dead(own_server: OwnServer) -> None:
-    workers = own_server.spawn_workers("--health-port", "0", env=hurried({**SHORT, "HEALTH_STALE_SECONDS": 15}))
+    workers = own_server.spawn_workers(
+        "--health-port", "0", env=hurried({**SHORT, "HEALTH_STALE_SECONDS": 15})
+    )
     wait_for(workers, "/ready", 200)
     own_server.server.stop()
     told = wait_for(workers, "/ready", 503)
