@@ -55,9 +55,19 @@ class Migration(migrations.Migration):
             name='fingerprint',
             field=models.CharField(blank=True, help_text='one for all failures of one cause', max_length=40, null=True),
         ),
+        migrations.AddField(
+            model_name='archivedjob',
+            name='error_class',
+            field=models.CharField(blank=True, max_length=300, null=True),
+        ),
+        migrations.AddField(
+            model_name='archivedjob',
+            name='fingerprint',
+            field=models.CharField(blank=True, max_length=40, null=True),
+        ),
         migrations.AddIndex(
             model_name='job',
-            index=models.Index(condition=models.Q(('status__in', ['dead', 'failed']), ('discarded_at__isnull', True)), fields=['fingerprint', '-id'], name='pgjobs_job_fingerprint'),
+            index=models.Index(condition=models.Q(('discarded_at__isnull', True), ('status__in', ['dead', 'failed'])), fields=['fingerprint', '-id'], name='pgjobs_job_fingerprint'),
         ),
         migrations.AddField(
             model_name='worker',

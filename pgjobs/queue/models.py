@@ -129,6 +129,8 @@ class ArchivedJob(models.Model):
     discarded_at = models.DateTimeField(null=True, blank=True)
     copied_from = models.BigIntegerField(null=True, blank=True)
     superseded_by = models.BigIntegerField(null=True, blank=True)
+    error_class = models.CharField(max_length=300, null=True, blank=True)  # noqa: DJ001 - null is "none"
+    fingerprint = models.CharField(max_length=40, null=True, blank=True)  # noqa: DJ001 - null is "none"
     archived_at = models.DateTimeField(db_default=Now())
 
     class Meta:

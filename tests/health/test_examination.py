@@ -10,6 +10,7 @@ from django.db import OperationalError
 from pgjobs.health import examination, facts
 from pgjobs.health.examination import RULES, examine
 from pgjobs.health.verdict import CODES, Problem, ranked
+from tests.house.documents import DOCS
 from tests.health.situations import SITUATIONS, Situation, job, run, worker
 from tests.support.own_database import connection
 
@@ -130,3 +131,9 @@ def test_problems_are_ranked_by_code_and_age() -> None:
 
 def test_every_rule_has_a_code_and_every_code_a_rule() -> None:
     assert set(RULES) == set(CODES)
+
+
+def test_the_page_has_every_rule() -> None:
+    page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+    for code, (severity, text) in CODES.items():
+        assert f"| `{code}` | {severity.value} | {text} |" in page
