@@ -58,6 +58,7 @@ FROM told WHERE leased.id = told.id
 RETURNING leased.id, leased.status"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
+_LAPSED = "lease_expires_at < clock_timestamp()"
 _ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
 
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
@@ -73,7 +74,12 @@ def reap_lapsed(
     model: type[LeasedRow], *, using: str, limit: int | None = None, on_exhausted: OnExhausted | None = None
 ) -> Reaped:
     """Take back up to ``limit`` rows whose lease has ended by the database's clock. No kind of row is exempt."""
-    return _reap(model, "lease_expires_at < clock_timestamp()", _params(limit), using, on_exhausted)
+    return _reap(model, _LAPSED, _params(limit), using, on_exhausted)
+
+
+def lapsed_sql(model: type[LeasedRow]) -> str:
+    """An SQL expression: whether there is anything for :func:`reap_lapsed`."""
+    return f"EXISTS ({_ANY.format(table=_table(model), running=RUNNING, which=_LAPSED)})"
 
 
 def reap_owner(
@@ -111,7 +117,7 @@ def _reap(
     model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
 ) -> Reaped:
     """One batch: in one transaction, or row by row when one of its rows cannot be moved."""
-    if not rows(using, _ANY.format(table=f'"{model._meta.db_table}"', running=RUNNING, which=which), params):
+    if not rows(using, _ANY.format(table=_table(model), running=RUNNING, which=which), params):
         return Reaped()
     try:
         reaped = retrying(using, lambda: _reap_batch(model, which, params, using, on_exhausted))
@@ -142,8 +148,9 @@ def _reap_batch(
 def _reap_singly(
     model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
 ) -> Reaped:
-    table = f'"{model._meta.db_table}"'
-    listing = f"SELECT id FROM {table} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    listing = (
+        f"SELECT id FROM {_table(model)} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    )
     total = Reaped()
     for (pk,) in rows(using, listing, params):
         one = {**params, "pk": pk}
@@ -159,10 +166,14 @@ def _reap_singly(
     return total
 
 
+def _table(model: type[LeasedRow]) -> str:
+    return f'"{model._meta.db_table}"'
+
+
 def _sql(model: type[LeasedRow], which: str) -> str:
     rules = model.LEASE
     return _REAP.format(
-        table=f'"{model._meta.db_table}"',
+        table=_table(model),
         running=RUNNING,
         which=which,
         spent=_SPENT,

@@ -9,6 +9,7 @@ import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 
 from django.db import Error
@@ -26,7 +27,7 @@ from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS
 from pgjobs.worker.ledger import Ledger
 from pgjobs.worker.listener import Listener
-from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.options import SUSPECTS, WorkerOptions
 from pgjobs.worker.pace import Pace
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.recorder import EndRequest, Recorder
@@ -72,10 +73,15 @@ class WorkerProcess:
     """Claims, runs and settles until told to stop."""
 
     def __init__(
-        self, options: WorkerOptions, lifeline: int | None = None, ledger: int | None = None
+        self,
+        options: WorkerOptions,
+        lifeline: int | None = None,
+        ledger: int | None = None,
+        news: int | None = None,
     ) -> None:
         self._options = options
         self._lifeline = lifeline
+        self._news = news
         self._using = using = get_settings().database
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()  # put is safe in a signal handler
         self._stopping = threading.Event()
@@ -100,6 +106,7 @@ class WorkerProcess:
             pace=self._pace,
             hearing=lambda: self._listener is not None and self._listener.hearing,
             on_drained=lambda: self._requests.put(_DRAINED),
+            on_suspects=self._tell_supervisor,
         )
 
     def run(self) -> int:
@@ -266,6 +273,12 @@ class WorkerProcess:
         """A wait of this process is due then: the claim loop must not sleep past it."""
         self._producer.sweeper.due_in(seconds)
         self._producer.due_in(seconds)
+
+    def _tell_supervisor(self) -> None:
+        """There are suspects, which it starts: this process took rows back from a dead worker, or sees some wait."""
+        if self._news is not None:
+            with suppress(OSError):  # full, or nobody reads: it looks by itself now and then
+                os.write(self._news, SUSPECTS)
 
     def _notified(self) -> None:
         self._producer.wake()

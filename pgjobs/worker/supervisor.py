@@ -21,7 +21,7 @@ from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
 from pgjobs.worker.kinds import KINDS, Kind, known_kinds
-from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
 
 logger = logging.getLogger("pgjobs.supervisor")
 
@@ -30,6 +30,8 @@ _HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the resta
 _KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
 _STAY_FOR_DATABASE = 5.0  # seconds after a stop; later the leases lapse by themselves
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_LOOK_FOR_SUSPECTS = 30.0
+"""Seconds between two looks without a reason. As a rule there is one: a child died, or a child has seen suspects."""
 _DRAIN_WAITS_FOR_SUSPECTS = 30.0
 
 
@@ -99,7 +101,7 @@ class Supervisor:
         return self._stop_requests == 1 and clock.now() < self._last_end_at + _STAY_FOR_DATABASE
 
     def _start(self, slot: str, options: WorkerOptions) -> None:
-        self._children.append(start(options, slot))
+        self._children.append(start(options, slot, self._waker.fileno()))
 
     def _collect(self) -> None:
         """Take note of children that have ended."""
@@ -165,29 +167,37 @@ class Supervisor:
                 reaped.exhausted,
             )
             self._suspects_left = True
-            soon = clock.now() + get_settings().crash_delay_seconds * 0.9
-            self._suspects_due = min(self._suspects_due, soon)
+            self._suspects_due = clock.now()
 
     def _isolate_suspects(self) -> None:
         """Start one process for each due suspect, as far as there is room for them."""
         due, next_due = self._suspects_waiting()
-        running = sum(child.options.suspect for child in self._children)
-        room = get_settings().isolated_processes - running
-        for index in range(min(due, max(room, 0))):
+        alone = [child for child in self._children if child.options.suspect]
+        starting = sum(not child.has_begun for child in alone)  # each will take one of those that are due
+        room = get_settings().isolated_processes - len(alone)
+        for index in range(max(min(due - starting, room), 0)):
             if self._stop_requests:
                 return
-            alone = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
-            self._start(f"suspect{index + 1}", alone)
-        self._suspects_left = bool(due or running) or (
+            one = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
+            self._start(f"suspect{index + 1}", one)
+        self._suspects_left = bool(due or alone) or (
             next_due is not None and next_due < _DRAIN_WAITS_FOR_SUSPECTS
         )
-        wait = get_settings().reap_seconds if next_due is None else min(next_due, get_settings().reap_seconds)
+        wait = get_settings().reap_seconds if self._suspects_left else _LOOK_FOR_SUSPECTS
+        if next_due is not None:
+            wait = min(next_due - START_AHEAD, wait)
         self._suspects_due = clock.now() + max(wait, 0.05)
 
     def _suspects_waiting(self) -> tuple[int, float | None]:
-        """How many are due, of all kinds, and seconds until the next one is."""
+        """How many are due or nearly so, of all kinds, and seconds until the next one is."""
         found = [
-            suspects_waiting(kind.model, kinds=kind.names(), queues=self._options.queues, using=self._using)
+            suspects_waiting(
+                kind.model,
+                kinds=kind.names(),
+                queues=self._options.queues,
+                ahead=START_AHEAD,
+                using=self._using,
+            )
             for kind in known_kinds()
         ]
         later = [seconds for _, seconds in found if seconds is not None]
@@ -238,8 +248,8 @@ class Supervisor:
             due.append(clock.now() + 0.5)
         timeout = max(min(due) - clock.now(), 0.0) if due else None
         ready, _, _ = select.select([self._wakeup], [], [], timeout)
-        if ready:
-            self._wakeup.recv(4096)
+        if ready and SUSPECTS in self._wakeup.recv(4096):
+            self._suspects_due = clock.now()
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         # May come between any two instructions, so it only counts; select() returns, and the turn does the rest.

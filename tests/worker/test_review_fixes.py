@@ -83,8 +83,8 @@ def test_a_stop_that_comes_while_children_are_started_reaches_each_of_them(
     started: list[Child] = []
     start = supervisor.start
 
-    def start_and_be_told(options: WorkerOptions, slot: str) -> Child:
-        started.append(start(options, slot))
+    def start_and_be_told(options: WorkerOptions, slot: str, news: int) -> Child:
+        started.append(start(options, slot, news))
         if slot == "2":
             os.kill(os.getpid(), number)  # the handler runs before the supervisor has noted this child
         return started[-1]
