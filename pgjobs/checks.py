@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -103,6 +104,11 @@ _RULES = (
         "Add an alias with the server's own address to DATABASES, or remove LISTEN_DATABASE: polling is enough.",
     ),
     Rule(
+        "pgjobs.E020",
+        "PGJOBS['HEALTH_ALLOW'] holds addresses and networks",
+        "Write each as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32; a host name cannot be compared with an address.",
+    ),
+    Rule(
         "pgjobs.W001",
         "USE_TZ is True",
         "Set USE_TZ = True: times without a zone are ambiguous for an hour each year.",
@@ -159,7 +165,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         settings = get_settings()
     except SettingsError as error:
         return [*found, _breach("E001", str(error))]
-    return [*found, *_clocks(settings), *_sizes(settings)]
+    return [*found, *_clocks(settings), *_sizes(settings), *_networks(settings)]
 
 
 @register(TAG)
@@ -237,6 +243,14 @@ def _sizes(settings: Settings) -> Iterator[CheckMessage]:
         yield _breach(
             "E009", f"MAX_ERROR_BYTES is {settings.max_error_bytes}; at least {SMALLEST_ERROR_BYTES}."
         )
+
+
+def _networks(settings: Settings) -> Iterator[CheckMessage]:
+    for text in settings.health_allow:
+        try:
+            ip_network(text, strict=False)
+        except ValueError as error:
+            yield _breach("E020", f"PGJOBS['HEALTH_ALLOW'] holds {text!r}: {error}.")
 
 
 def _driver(connection: Any) -> Iterator[CheckMessage]:

@@ -22,6 +22,7 @@ from pgjobs.worker.pace import Pace
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
@@ -41,6 +42,7 @@ class Producer(Service):
         holdings: Holdings,
         *,
         pace: Pace,
+        statistics: Statistics,
         hearing: Callable[[], bool],
         on_drained: Callable[[], None],
         on_suspects: Callable[[], None],
@@ -50,6 +52,7 @@ class Producer(Service):
         self._slots = slots
         self._holdings = holdings
         self._pace = pace
+        self._statistics = statistics
         self._refill_at = slots.size - 1
         self._hearing = hearing
         self._on_drained = on_drained
@@ -104,6 +107,7 @@ class Producer(Service):
         with self._alarm_lock:
             if clock.now() >= self._alarm:
                 self._alarm = math.inf
+        self._statistics.flush_if_due()
         called, self._called = self._called, False
         if self._idle_polls and not called and not self._doubtful and self._nothing_to_do():
             return
@@ -159,13 +163,21 @@ class Producer(Service):
         return self._slots.size + ahead - self._slots.in_hand
 
     def _claim(self, limit: int) -> int:
-        """Claim from each kind in turn; whose turn comes first alternates, so that none is starved."""
-        found = 0
+        """Claim from each kind in turn.
+
+        In a flood whose turn comes first alternates, so that none is starved. With room to spare it is the kind that
+        had something last, so that a lone row does not wait for the answer about the other table.
+        """
+        found = dict.fromkeys(self._kinds, 0)
         for kind in self._kinds:
-            if found < limit:
-                found += self._claim_kind(kind, limit - found)
-        self._kinds.append(self._kinds.pop(0))
-        return found
+            if (left := limit - sum(found.values())) > 0:
+                found[kind] = self._claim_kind(kind, left)
+        total = sum(found.values())
+        if total >= limit:
+            self._kinds.append(self._kinds.pop(0))
+        elif total:
+            self._kinds.sort(key=lambda kind: not found[kind])
+        return total
 
     def _claim_kind(self, kind: Kind, limit: int) -> int:
         token = uuid.uuid4()
@@ -229,7 +241,7 @@ class Producer(Service):
         pause *= random.uniform(0.8, 1.2)
         if self._reaper is not None:
             pause = min(pause, self._reaper.seconds_until_due())
-        pause = min(pause, self.sweeper.seconds_until_due())
+        pause = min(pause, self.sweeper.seconds_until_due(), self._statistics.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
 
     def _next_due(self) -> float:

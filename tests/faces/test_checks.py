@@ -108,6 +108,7 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"MAX_ERROR_BYTES": 499}, "E009"),
         ({"SHUTDOWN_GRACE_SECONDS": 3601}, "W002"),
         ({"AUDIT_DAYS": 6.5}, "W008"),
+        ({"HEALTH_ALLOW": ["10.0.0.0/8", "monitor.example"]}, "E020"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings: Any, given: Any, found: str) -> None:

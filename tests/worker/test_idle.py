@@ -16,6 +16,7 @@ from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,6 +59,7 @@ class Idle:
             hearing=lambda: True,
             on_drained=lambda: None,
             on_suspects=self._tell,
+            statistics=Statistics(using="default"),
         )
         self.producer.tick()
 
