@@ -35,13 +35,13 @@ SELECT count(*) FILTER (WHERE {soon}),
 FROM (SELECT available_at FROM {table}
       WHERE status = '{claimable}' AND crash_count > 0 AND {kind} = ANY(%(kinds)s::text[])
         AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[]))
-        AND {kind_open} AND {queue_open}
+        AND {open}
       ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
 
 _ANY_SUSPECT = """EXISTS (
     SELECT 1 FROM {table} WHERE status = '{claimable}' AND crash_count > 0 AND {soon}
     AND {kind} = ANY(%({kinds})s::text[])
-    AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])) AND {kind_open} AND {queue_open})"""
+    AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])) AND {open})"""
 _SOON = "(available_at <= statement_timestamp() + make_interval(secs => %(ahead)s))"
 
 
@@ -84,8 +84,7 @@ def suspects_waiting(
         claimable=model.LEASE.claimable,
         kind=model.LEASE.kind_column,
         soon=_SOON,
-        kind_open=not_paused(model.LEASE.kind_column, "type"),
-        queue_open=not_paused("queue", "queue"),
+        open=_open(model),
     )
     params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
     ((due, seconds),) = rows(using, sql, params)
@@ -100,6 +99,10 @@ def suspect_sql(model: type[LeasedRow], *, kinds: str = "kinds") -> str:
         soon=_SOON,
         kind=model.LEASE.kind_column,
         kinds=kinds,
-        kind_open=not_paused(model.LEASE.kind_column, "type"),
-        queue_open=not_paused("queue", "queue"),
+        open=_open(model),
     )
+
+
+def _open(model: type[LeasedRow]) -> str:
+    """The condition that neither a row's queue nor its kind is paused."""
+    return f"{not_paused('queue', 'queue')} AND {not_paused(model.LEASE.kind_column, 'type')}"

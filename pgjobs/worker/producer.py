@@ -138,7 +138,7 @@ class Producer(Service):
         return True
 
     def _tell_others(self, view: View) -> None:
-        self.sweeper.looked(view.wait_seconds)
+        self.sweeper.looked(view.wait_seconds, bulk=view.bulk)
         if self._reaper is not None:
             self._reaper.looked(lapsed=view.lapsed)
         if view.suspects:

@@ -41,12 +41,14 @@ class Sweeper:
         """How long the next look may wait."""
         return max(min(self._due, self._alarm, self._pruner.due, self._bulks.due) - clock.now(), 0.0)
 
-    def looked(self, wait_seconds: float) -> None:
+    def looked(self, wait_seconds: float, *, bulk: bool) -> None:
         """Somebody has just seen that the next wait is due in ``wait_seconds``: the next sweep has time until then.
 
+        ``bulk``: whether a bulk operation is to be carried.
         What is long overdue is held by somebody or cannot be moved, and is tried once a second. A sweep also
         repairs, so one is due now and then whatever was seen.
         """
+        self._bulks.looked(running=bulk)
         if self._due == math.inf:
             return  # this process carries no workflows
         now = clock.now()
