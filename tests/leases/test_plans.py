@@ -144,7 +144,7 @@ def test_without_its_index_the_claim_would_be_seen_here() -> None:
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
 def test_seconds_until_due(queues: list[str]) -> None:
-    check(plan_of(outlook, Job, kinds=[KIND], queues=queues, using="default"), CLAIM, most=44)
+    check(plan_of(outlook, Job, kinds=[KIND], queues=queues, using="default"), CLAIM, most=48)
 
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
