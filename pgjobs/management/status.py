@@ -44,7 +44,7 @@ def lines(look: Overview, *, queue: str | None, style: Any) -> list[str]:
 def _head(look: Overview, style: Any, state: str, problems: int) -> Iterator[str]:
     settings = connections[get_settings().database].settings_dict
     at = look.verdict.checked_at
-    clock = f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "the database does not answer"
+    clock = f"{at.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC" if at else "the database does not answer"
     words = {
         "ok": style.SUCCESS("OK, nothing is stuck"),
         "problem": style.ERROR(f"PROBLEMS {problems}"),
