@@ -26,6 +26,7 @@ from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
+_MOMENT = 0.1
 _LOCKED_ELSEWHERE = 0.05  # a due row that could not be claimed is in another claim: it is gone in a moment
 
 
@@ -66,6 +67,8 @@ class Producer(Service):
         )
         self._positions = {kind: Position() for kind in self._kinds}
         self.sweeper = Sweeper(get_settings().idle_poll_seconds, name=options.name, using=using)
+        self._empty_until: dict[Kind, float] = {}
+        """In a flood of one kind, when to ask again for another that had nothing."""
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
         self._idle_polls = 0
@@ -165,13 +168,16 @@ class Producer(Service):
     def _claim(self, limit: int) -> int:
         """Claim from each kind in turn.
 
-        In a flood whose turn comes first alternates, so that none is starved. With room to spare it is the kind that
-        had something last, so that a lone row does not wait for the answer about the other table.
+        In a flood whose turn comes first alternates, so that none is starved; a kind that had nothing is asked again
+        after a moment. With room to spare the first is the kind that had something last, so that a lone row does not
+        wait for the answer about the other table.
         """
-        found = dict.fromkeys(self._kinds, 0)
-        for kind in self._kinds:
+        resting = [kind for kind in self._kinds if clock.now() < self._empty_until.get(kind, 0.0)]
+        found: dict[Kind, int] = {}
+        for kind in sorted(self._kinds, key=resting.__contains__):
             if (left := limit - sum(found.values())) > 0:
                 found[kind] = self._claim_kind(kind, left)
+                self._empty_until[kind] = 0.0 if found[kind] else clock.now() + _MOMENT
         total = sum(found.values())
         if total >= limit:
             self._kinds.append(self._kinds.pop(0))

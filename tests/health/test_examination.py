@@ -10,8 +10,8 @@ from django.db import OperationalError
 from pgjobs.health import examination, facts
 from pgjobs.health.examination import RULES, examine
 from pgjobs.health.verdict import CODES, Problem, ranked
-from tests.house.documents import DOCS
 from tests.health.situations import SITUATIONS, Situation, job, run, worker
+from tests.house.documents import DOCS
 from tests.support.own_database import connection
 
 pytestmark = pytest.mark.django_db
