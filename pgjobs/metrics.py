@@ -60,7 +60,7 @@ def collect(*, using: str | None = None) -> str:
     families: list[Family] = []
     up = Family("pgjobs_collector_up", "gauge", "Whether the series of this collector could be read.")
     with Reader(using or get_settings().database) as reader:
-        facts = Facts(reader)
+        facts = Facts(reader, far=True)
         verdict = judge(facts)
         for name, collector in COLLECTORS.items():
             try:

@@ -14,9 +14,10 @@ from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow, read_workers, serving
 from pgjobs.queue.models import QueuePause
 from pgjobs.queue.pauses import QUEUE, paused
+from pgjobs.queue.stats import COUNT_LIMIT
 
 READY_LIMIT = 1_000
-"""Rules count so far; the table of queues counts further."""
+"""Sentences count so far; the table of queues counts further."""
 
 OLD_TRANSACTION_SECONDS = 600
 """A transaction that has been open for longer is worth a problem."""
@@ -27,9 +28,11 @@ Fact = TypeVar("Fact")
 class Facts:
     """One look at the tables. Attributes raise what the database raised."""
 
-    def __init__(self, reader: Reader, settings: Settings | None = None) -> None:
+    def __init__(self, reader: Reader, *, far: bool = False) -> None:
         self.reader = reader
-        self.settings = settings or get_settings()
+        self.settings: Settings = get_settings()
+        self._far = far
+        """Count what waits up to ``COUNT_LIMIT``, for the table of queues."""
         self._known: dict[str, Any] = {}
 
     @property
@@ -45,9 +48,8 @@ class Facts:
     @property
     def waiting(self) -> dict[str, work.Waiting]:
         """What waits, by queue."""
-        return self._once(
-            "waiting", lambda: work.read_waiting(self.reader, most=READY_LIMIT + 1, most_later=1)
-        )
+        most, later = (COUNT_LIMIT + 1, COUNT_LIMIT + 1) if self._far else (READY_LIMIT + 1, 1)
+        return self._once("waiting", lambda: work.read_waiting(self.reader, most=most, most_later=later))
 
     @property
     def held(self) -> list[work.Held]:

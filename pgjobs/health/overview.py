@@ -75,7 +75,7 @@ def overview(*, using: str | None = None) -> Overview:
     queues: list[QueueRow] | None = None
     totals: Totals | None = None
     with Reader(using or get_settings().database) as reader:
-        facts = Facts(reader)
+        facts = Facts(reader, far=True)
         verdict = judge(facts)
         try:
             workers = facts.workers

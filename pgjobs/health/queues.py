@@ -60,16 +60,18 @@ class QueueRow:
 def queue_table(problems: Iterable[Problem] = (), *, using: str | None = None) -> list[QueueRow]:
     """:func:`queue_rows` by a look of its own."""
     with Reader(using or get_settings().database) as reader:
-        return queue_rows(Facts(reader), problems)
+        return queue_rows(Facts(reader, far=True), problems)
 
 
 def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
-    """Every queue with work, with recent ends, or named by a live worker; those in trouble first, then the oldest.
+    """Of facts that count far: every queue with work, with recent ends, paused, or named by a live worker.
+
+    Those in trouble come first, then the oldest.
 
     ``problems`` are those of an examination at about the same moment: they make the states. Raises what the database
     raises.
     """
-    waiting = work.read_waiting(facts.reader, most=COUNT_LIMIT + 1, most_later=COUNT_LIMIT + 1)
+    waiting = facts.waiting
     arrivals = work.read_arrivals(facts.reader)
     named = {queue for worker in facts.workers if worker.is_serving for queue in worker.queues}
     names = {*waiting, *facts.rates, *named, *(held.queue for held in facts.held)}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from pgjobs.health import errors, queues
+from pgjobs.health import errors, facts, queues
 from pgjobs.health.errors import error_groups, group_detail
 from pgjobs.health.examination import examine
 from pgjobs.health.overview import overview
@@ -54,6 +54,7 @@ def test_each_queue_stands_as_it_does() -> None:
 
 def test_a_count_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(facts, "COUNT_LIMIT", 3)
     for priority in (1, 2):
         for _ in range(3):
             job(ago=5, priority=priority)
