@@ -22,6 +22,9 @@ READY_LIMIT = 1_000
 OLD_TRANSACTION_SECONDS = 600
 """A transaction that has been open for longer is worth a problem."""
 
+FAR = {"most": COUNT_LIMIT + 1, "most_later": COUNT_LIMIT + 1}
+"""How far the table of queues counts what is due, and what is due later."""
+
 Fact = TypeVar("Fact")
 
 
@@ -31,7 +34,7 @@ class Facts:
     def __init__(self, reader: Reader, *, far: bool = False) -> None:
         self.reader = reader
         self.settings: Settings = get_settings()
-        self._far = far
+        self.far = far
         """Count what waits up to ``COUNT_LIMIT``, for the table of queues."""
         self._known: dict[str, Any] = {}
 
@@ -48,8 +51,8 @@ class Facts:
     @property
     def waiting(self) -> dict[str, work.Waiting]:
         """What waits, by queue."""
-        most, later = (COUNT_LIMIT + 1, COUNT_LIMIT + 1) if self._far else (READY_LIMIT + 1, 1)
-        return self._once("waiting", lambda: work.read_waiting(self.reader, most=most, most_later=later))
+        limits = FAR if self.far else {"most": READY_LIMIT + 1, "most_later": 1}
+        return self._once("waiting", lambda: work.read_waiting(self.reader, **limits))
 
     @property
     def held(self) -> list[work.Held]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgjobs.conf import get_settings
 from pgjobs.health import work
-from pgjobs.health.facts import Facts
+from pgjobs.health.facts import FAR, Facts
 from pgjobs.health.phrases import span
 from pgjobs.health.reading import Reader
 from pgjobs.health.verdict import Problem
@@ -64,14 +64,14 @@ def queue_table(problems: Iterable[Problem] = (), *, using: str | None = None) -
 
 
 def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
-    """Of facts that count far: every queue with work, with recent ends, paused, or named by a live worker.
+    """Every queue with work, with recent ends, paused, or named by a live worker.
 
     Those in trouble come first, then the oldest.
 
     ``problems`` are those of an examination at about the same moment: they make the states. Raises what the database
     raises.
     """
-    waiting = facts.waiting
+    waiting = facts.waiting if facts.far else work.read_waiting(facts.reader, **FAR)
     arrivals = work.read_arrivals(facts.reader)
     named = {queue for worker in facts.workers if worker.is_serving for queue in worker.queues}
     names = {*waiting, *facts.rates, *named, *(held.queue for held in facts.held)}

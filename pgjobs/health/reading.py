@@ -60,7 +60,7 @@ class Reader:
         """What ``read`` answers, which sends its statements itself. Raises what the database raises."""
         if self._block is None:
             block = ExitStack()
-            block.enter_context(bounded(self.using))
+            block.enter_context(bounded(self.using, TIMEOUT))
             self._block = block
         try:
             return read()

@@ -54,12 +54,12 @@ def test_each_queue_stands_as_it_does() -> None:
 
 def test_a_count_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "COUNT_LIMIT", 3)
-    monkeypatch.setattr(facts, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(facts, "FAR", {"most": 4, "most_later": 4})
     for priority in (1, 2):
         for _ in range(3):
             job(ago=5, priority=priority)
     (row,) = queue_table()
-    assert row.ready == 4
+    assert row.ready == 4 and row.ready_capped
 
 
 def test_the_trend_compares_what_comes_with_what_goes() -> None:
