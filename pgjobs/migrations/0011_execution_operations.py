@@ -1,7 +1,19 @@
-from django.db import migrations
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    """One column with a constant default: no rewrite, and workers of the version before go on without it."""
+
     dependencies = [("pgjobs", "0010_statistics")]
 
-    operations = []
+    operations = [
+        migrations.AddField(
+            model_name="wait",
+            name="bypassed",
+            field=models.BooleanField(
+                db_default=False,
+                default=False,
+                help_text="a superuser had a say in it who was not among those asked",
+            ),
+        ),
+    ]

@@ -11,9 +11,12 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
 from pgjobs.workflows.continuing import last_of_chain
+from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.states import TERMINAL
 from pgjobs.workflows.waits import wake
+
+_LARGEST_ID = 2**63 - 1
 
 _SEND = """
 INSERT INTO pgjobs_message (execution_id, name, payload)
@@ -42,11 +45,11 @@ FROM taken WHERE wait.id = taken.wait_id AND wait.resolved_at IS NULL
 RETURNING wait.id"""
 
 
-def send(execution_id: int, name: str, payload: Any = None) -> None:
+def send(execution_id: int, name: str, payload: Any = None, *, expected: Seen | None = None) -> None:
     """Send a signal in the caller's transaction; to the last of its continuations when it continued as new.
 
-    Raises :class:`WorkflowError` when there is no such execution or it has ended, :class:`NotStorable` for a
-    payload that is no JSON.
+    Raises :class:`WorkflowError` when there is no such execution, it has ended, or it stands otherwise than
+    ``expected`` (status and attempt_count), :class:`NotStorable` for a payload that is no JSON.
     """
     if not isinstance(name, str) or not 0 < len(name) <= 200:
         raise InvalidOption("name", name, "give a signal's name of 1 to 200 characters.")
@@ -55,7 +58,9 @@ def send(execution_id: int, name: str, payload: Any = None) -> None:
     text = codec.dumps(payload, label="payload", max_bytes=settings.max_payload_bytes)
     using = settings.database
     with transaction.atomic(using=using):
-        execution_id, status = _lock(execution_id, using)
+        execution_id, status, attempt_count = _lock(execution_id, using)
+        if status is not None and (told := difference(expected, status, attempt_count)):
+            raise WorkflowError(f"execution {execution_id} {told}.")
         if status is None or status in TERMINAL:
             told = "does not exist" if status is None else f"has ended ({status})"
             raise WorkflowError(
@@ -65,16 +70,18 @@ def send(execution_id: int, name: str, payload: Any = None) -> None:
         wake([(execution_id, wait) for wait in deliver(execution_id, name, using=using)], using=using)
 
 
-def _lock(execution_id: int, using: str) -> tuple[int, str | None]:
-    """Lock the execution, or the one as which it goes on: its id and status."""
+def _lock(execution_id: int, using: str) -> tuple[int, str | None, int]:
+    """Lock the execution, or the one as which it goes on: its id, status and number of turns."""
     while True:
+        if not 0 < execution_id <= _LARGEST_ID:
+            return execution_id, None, 0
         found = Execution._base_manager.using(using).select_for_update(no_key=True).filter(pk=execution_id)
-        status = found.values_list("status", flat=True).first()
+        status, attempt_count = found.values_list("status", "attempt_count").first() or (None, 0)
         if status is not None and status not in TERMINAL:
-            return execution_id, status
+            return execution_id, status, attempt_count
         following = last_of_chain(execution_id, using=using)
         if following == execution_id:
-            return execution_id, status
+            return execution_id, status, attempt_count
         execution_id = following
 
 

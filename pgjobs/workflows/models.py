@@ -190,6 +190,11 @@ class Wait(models.Model):
     votes = models.JSONField(default=list, db_default=_EMPTY_LIST, blank=True)
     approved = models.BooleanField(null=True, blank=True)
     decided_by = models.CharField(max_length=200, default="", db_default="", blank=True)
+    bypassed = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="a superuser had a say in it who was not among those asked",
+    )
     reason = models.TextField(default="", db_default="", blank=True)
 
     class Meta:
@@ -219,6 +224,11 @@ class Wait(models.Model):
 
     def __str__(self) -> str:
         return f"{self.step_id} of execution {self.execution_id}"
+
+    @property
+    def starter_unknown(self) -> bool:
+        """Four eyes are asked for, and nobody is recorded as the starter: whoever decides could be the same person."""
+        return self.four_eyes and not self.execution.started_by
 
 
 class Message(models.Model):
