@@ -27,6 +27,7 @@ LARGEST_JSON_BYTES = 200_000_000
 """PostgreSQL refuses jsonb of about 256 MB; text grows on its way there."""
 SMALLEST_ERROR_BYTES = 500
 LONGEST_GRACE_SECONDS = 3_600
+SHORTEST_AUDIT_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,12 @@ _RULES = (
         "Routers send the app pgjobs to PGJOBS['DATABASE']",
         "Set DATABASE_ROUTERS = ['pgjobs.routers.PgJobsRouter'], or answer for the app label pgjobs in your own.",
     ),
+    Rule(
+        "pgjobs.W008",
+        "AUDIT_DAYS is at least 7",
+        "Raise AUDIT_DAYS, or set it to None to keep the audit for ever: a week is soon over when an incident is "
+        "looked into.",
+    ),
 )
 
 CATALOGUE = {rule.id: rule for rule in _RULES}
@@ -216,6 +223,9 @@ def _clocks(settings: Settings) -> Iterator[CheckMessage]:
         yield _breach("E007", f"CRASH_DELAY_CAP_SECONDS is {cap:g} with CRASH_DELAY_SECONDS {delay:g}.")
     if settings.shutdown_grace_seconds > LONGEST_GRACE_SECONDS:
         yield _breach("W002", f"SHUTDOWN_GRACE_SECONDS is {settings.shutdown_grace_seconds:g}; at most 3600.")
+
+    if settings.audit_days is not None and settings.audit_days < SHORTEST_AUDIT_DAYS:
+        yield _breach("W008", f"AUDIT_DAYS is {settings.audit_days:g}; at least {SHORTEST_AUDIT_DAYS}.")
 
 
 def _sizes(settings: Settings) -> Iterator[CheckMessage]:

@@ -61,6 +61,16 @@ class InvalidOption(PgJobsError, ValueError):
         super().__init__(f"{name}={_short(value)} is not allowed: {rule}")
 
 
+class AppendOnly(PgJobsError):
+    """The audit is added to, never changed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: what was recorded is not changed or deleted. Old rows go by AUDIT_DAYS in PGJOBS; to correct "
+            f"a row, record another."
+        )
+
+
 class NotStorable(PgJobsError, ValueError):
     """A value that PostgreSQL's jsonb cannot hold, or would hand back changed.
 
@@ -214,3 +224,14 @@ class JobsFailed(WorkflowError):
             f"{step_id!r}: {len(failures)} jobs ended without success, {tolerated} are tolerated. "
             f"First: item {index}, job {job_id} {status}: {error}"
         )
+
+
+class MarkLeft(PgJobsError, ValueError):
+    """An edited value still has the mark of a hidden secret where the secret itself is not known."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"The edited value has the mark of a hidden secret at {place}: {problem}. A mask is never stored; put the "
+            f"value itself there, or leave the mark where it was."
+        )
+        self.place = place

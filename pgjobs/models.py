@@ -1,6 +1,6 @@
 """Where Django looks for the models; each room keeps its own."""
 
-from pgjobs.queue.models import ArchivedJob, Job, JobResult, Worker
+from pgjobs.queue.models import ArchivedJob, Job, JobResult, OperatorAction, Worker
 from pgjobs.queue.proxies import Backlog, DeadJob, RunningJob
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
@@ -13,6 +13,7 @@ __all__ = [
     "Job",
     "JobResult",
     "Message",
+    "OperatorAction",
     "RunningJob",
     "StepOutput",
     "Wait",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,6 +16,7 @@ from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
 from pgjobs.queue.registry import Handler, RetryPolicy, registry
+from pgjobs.redaction import checked_entries
 
 if TYPE_CHECKING:
     from pgjobs.queue.enqueue import NewJobs
@@ -209,6 +210,7 @@ def job(
     retry: RetryPolicy = _DEFAULT_RETRY,
     timeout: float | dt.timedelta | None = None,
     takes_context: bool = False,
+    redact: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], JobType]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -222,22 +224,25 @@ def job(
     retry: RetryPolicy = _DEFAULT_RETRY,
     timeout: float | dt.timedelta | None = None,
     takes_context: bool = False,
+    redact: Sequence[str] = (),
 ) -> Any:
     """Make a function a job type, with or without arguments: ``@job`` or ``@job(queue="documents")``.
 
     ``retry`` says how long to wait after an exception; ``timeout`` (seconds or timedelta) bounds one attempt;
-    with ``takes_context`` the first parameter is the context. Rows carry ``name``, by default
+    with ``takes_context`` the first parameter is the context. ``redact`` names further keys of payload and result that
+    are secret, such as "iban" or "customer.email" (:mod:`pgjobs.redaction`). Rows carry ``name``, by default
     ``<app label>.<function name>``: renaming a function orphans rows that wait under the old name.
     Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateName` at import.
     """
     options = JobOptions(queue=queue, priority=priority, max_attempts=max_attempts, max_crashes=max_crashes)
     seconds = _check_timeout(timeout)
+    hidden = checked_entries(redact)
     if not isinstance(retry, Backoff) and not callable(retry):
         raise InvalidOption("retry", retry, "give a Backoff, or a function of attempt and exception.")
 
     def declare(function: Callable[..., Any]) -> JobType:
         signature = _payload_signature(function, takes_context)
-        handler = Handler(function, name, retry, seconds, takes_context)
+        handler = Handler(function, name, retry, seconds, takes_context, hidden)
         registry.add(handler)
         return JobType(handler, signature, options)
 

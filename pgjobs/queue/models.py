@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
+from pgjobs.exceptions import AppendOnly
 from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
 from pgjobs.leases.states import LeaseRules
 from pgjobs.queue.states import JobStatus
@@ -43,11 +45,25 @@ class Job(LeasedRow):
         default=False, db_default=False, help_text="somebody is woken by the transaction that ends it"
     )
     note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
+    discarded_at = models.DateTimeField(null=True, blank=True, help_text="put out of sight by a person")
+    copied_from = models.BigIntegerField(
+        null=True, blank=True, help_text="id of the job it is an edited copy of"
+    )
+    superseded_by = models.BigIntegerField(null=True, blank=True, help_text="id of its edited copy")
 
     class Meta:
         verbose_name = "job"
         verbose_name_plural = "jobs"
-        permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
+        permissions = [
+            ("retry_job", "Can retry jobs"),
+            ("cancel_job", "Can cancel jobs"),
+            ("reschedule_job", "Can make waiting jobs due"),
+            ("release_job", "Can take running jobs from their holder"),
+            ("discard_job", "Can discard and restore jobs"),
+            ("edit_payload", "Can retry jobs with another payload"),
+            ("view_payload", "Can see what is redacted in payloads and results"),
+            ("bulk_job", "Can act on all jobs that match a filter"),
+        ]
         constraints = [
             running_means_leased("pgjobs_job_lease"),
             models.CheckConstraint(condition=models.Q(status__in=JobStatus.values), name="pgjobs_job_status"),
@@ -96,6 +112,9 @@ class ArchivedJob(models.Model):
     progress = models.JSONField(null=True, blank=True)
     awaited = models.BooleanField()
     note = models.TextField(blank=True)
+    discarded_at = models.DateTimeField(null=True, blank=True)
+    copied_from = models.BigIntegerField(null=True, blank=True)
+    superseded_by = models.BigIntegerField(null=True, blank=True)
     archived_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -148,3 +167,76 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class _AppendOnlyRows(models.QuerySet["OperatorAction"]):
+    def update(self, **columns: Any) -> int:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly("operator actions")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly("operator actions")
+
+
+class OperatorAction(models.Model):
+    """What a person, or code in a person's name, did or tried: one row an operation, written in its transaction.
+
+    Never changed and never deleted but by retention; a trigger of the database sees to it.
+    """
+
+    class Via(models.TextChoices):
+        """The face it came through."""
+
+        ADMIN = "admin", "admin"
+        COMMAND = "command", "command line"
+        API = "api", "Python"
+
+    class Target(models.TextChoices):
+        """What it was done to."""
+
+        JOB = "job", "job"
+        QUEUE = "queue", "queue"
+        TYPE = "type", "job type"
+        EXECUTION = "execution", "workflow execution"
+        APPROVAL = "approval", "approval"
+        BULK = "bulk", "bulk operation"
+        WORKER = "worker", "worker"
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    actor = models.CharField(max_length=200, help_text="name, kept when the user is gone")
+    user_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is "no user"
+    via = models.CharField(max_length=16, choices=Via)
+    verb = models.CharField(max_length=40)
+    target_kind = models.CharField(max_length=16, choices=Target)
+    target_ids = models.JSONField(default=list, help_text="the first 100: ids, or names of queues and types")
+    target_count = models.IntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    done = models.IntegerField(default=0)
+    skipped = models.IntegerField(default=0, help_text="to which the verb did not apply")
+    refused = models.IntegerField(default=0, help_text="by a conflict, or for want of a permission")
+    details = models.JSONField(default=dict, blank=True, help_text="options, before and after; no secrets")
+
+    objects = _AppendOnlyRows.as_manager()
+
+    class Meta:
+        verbose_name = "operator action"
+        verbose_name_plural = "operator actions"
+        default_permissions = ("view",)
+        indexes = [
+            GinIndex(fields=["target_ids"], name="pgjobs_action_target", opclasses=["jsonb_path_ops"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} of {self.target_count} {self.target_kind}(s) by {self.actor}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert it. Raises :class:`AppendOnly` for a row that is there."""
+        if not self._state.adding:
+            raise AppendOnly(f"operator action {self.pk}")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly(f"operator action {self.pk}")

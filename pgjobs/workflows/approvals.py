@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.queue import audit
 from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import TERMINAL, OnTimeout, WaitKind
@@ -86,8 +87,23 @@ def decide(
             or difference(expected, wait.execution.status, wait.execution.attempt_count)
         )
         message = "" if refused else _vote(wait, user, bool(approved), now, json.loads(given), using)
+        _record(wait, approved, refused or message, done=not refused, actor=actor, reason=reason or "")
     logger.info("wait=%s approved=%s done=%s by=%s", wait_id, approved, not refused, actor)
     return Decision(not refused, refused or message, wait_id)
+
+
+def _record(wait: Wait, approved: bool, told: str, *, done: bool, actor: Any, reason: str) -> None:
+    details = {"execution": wait.execution_id, "step": wait.step_id, "approved": bool(approved), "told": told}
+    audit.record(
+        "decide",
+        target_kind="approval",
+        target_ids=[wait.pk],
+        actor=actor,
+        reason=reason,
+        done=int(done),
+        refused=int(not done),
+        details=details,
+    )
 
 
 def may_decide(user: Any, wait: Wait) -> tuple[bool, str]:

@@ -15,11 +15,11 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.leases.fence import LEASE_CLEARED
-from pgjobs.queue.control import VerbOutcome
+from pgjobs.queue.acting import LARGEST_ID, NOTE_BYTES, Expected, VerbOutcome, listed, record_outcomes
 from pgjobs.queue.control import retry as retry_jobs
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.queue.models import Job
-from pgjobs.workflows.expected import Expected, difference
+from pgjobs.workflows.expected import difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.reopening import Reopening, examine, reopen
 from pgjobs.workflows.states import ExecutionStatus, sources
@@ -28,8 +28,6 @@ from pgjobs.workflows.waits import children_ended, lock_executions
 logger = logging.getLogger("pgjobs.control")
 
 _S = ExecutionStatus
-_LARGEST_ID = 2**63 - 1
-_NOTE_BYTES = 1_000
 
 # Fence of all verbs: status and token as read under the row's lock, which is held.
 _MOVE = """
@@ -94,14 +92,29 @@ class _Held:
         return difference((expected or {}).get(pk), self.status, self.attempt_count, self.owner)
 
 
+@dataclass(frozen=True, slots=True)
+class _By:
+    """Who asks, why, and whether it is an operation of its own in the audit."""
+
+    actor: Any
+    reason: str
+    audited: bool
+
+
 def cancel(
-    ids: Iterable[int], *, actor: Any, reason: str = "", expected: Expected | None = None
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
 ) -> list[VerbOutcome]:
     """Stop executions that have not ended, with their children and the jobs they await that have not begun.
 
     Jobs that run are left to finish. A worker that runs an execution loses its lease and can change nothing. A
     parent that waits for one of them is told in the same transaction. ``expected`` of this and the other verbs is
     status and attempt_count by id, as the person saw them: what stands otherwise by now is left, and says so.
+    ``audited=False`` is for a caller that records the operation of which this is a part.
     """
     using, wanted, note = _prepared(ids, "cancelled", actor, reason)
     with transaction.atomic(using=using):
@@ -112,52 +125,68 @@ def cancel(
         closed = rows(using, _CLOSE_WAITS, {"ids": doomed})
         jobs = [target for kind, target in closed if kind == "job" and target is not None]
         if jobs:
-            rows(using, _CANCEL_JOBS, {"jobs": jobs, "note": f"its execution was {note}"[:_NOTE_BYTES]})
+            rows(using, _CANCEL_JOBS, {"jobs": jobs, "note": f"its execution was {note}"[:NOTE_BYTES]})
         if doomed:
             children_ended(doomed, using)
         changed = _changed({pk: row for pk, row in held.items() if pk not in doomed}, expected)
-        return _told("cancel", "cancelled", _S.CANCELLED, wanted, held, actor, changed)
+        return _told("cancel", "cancelled", _S.CANCELLED, wanted, held, _By(actor, reason, audited), changed)
 
 
 def resume(
-    ids: Iterable[int], *, actor: Any, reason: str = "", expected: Expected | None = None
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
 ) -> list[VerbOutcome]:
     """Let paused executions go on from their history, with a fresh crash budget."""
-    return _simple("resume", "resumed", _S.ENQUEUED, ids, actor, reason, expected)
+    return _simple("resume", "resumed", _S.ENQUEUED, ids, _By(actor, reason, audited), expected)
 
 
 def retry(
-    ids: Iterable[int], *, actor: Any, reason: str = "", expected: Expected | None = None
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
 ) -> list[VerbOutcome]:
     """Let failed executions go on: recorded steps stay, the call whose failure ended the execution is made again.
 
     When that was a gather, a job or a child, what failed of it is retried too; a child with what failed in it.
     An execution whose last call would only answer the same (it timed out, or its child was cancelled) is left.
     """
+    by = _By(actor, reason, audited)
     using, wanted, note = _prepared(ids, "retried", actor, reason)
     with transaction.atomic(using=using):
         reopening = _lock_reopening(_possible(wanted), using)
         changed = _changed(_locked(wanted, using), expected)
         if changed:
             reopening = examine([pk for pk in _possible(wanted) if pk not in changed], using=using)
-        refused = {**reopening.refused, **changed}
+        left = {**reopening.refused, **changed}
         held = _locked([*wanted, *reopening.children_to_retry()], using)
         if jobs := reopening.jobs_to_retry():
-            retry_jobs(jobs, actor=actor, reason=reason)
+            retry_jobs(jobs, actor=actor, reason=reason, audited=False)
         reopen(reopening, using=using)
         movable_now = {
-            pk: row for pk, row in held.items() if row.status in movable("retry") and pk not in refused
+            pk: row for pk, row in held.items() if row.status in movable("retry") and pk not in left
         }
         _move("retry", movable_now, note, using)
         _announce(held, using)
-        return _told("retry", "retried", _S.ENQUEUED, wanted, held, actor, refused)
+        return _told("retry", "retried", _S.ENQUEUED, wanted, held, by, changed, reopening.refused)
 
 
 def pause(
-    ids: Iterable[int], *, actor: Any, reason: str = "", expected: Expected | None = None
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
 ) -> list[VerbOutcome]:
     """Hold executions that wait or are queued until they are resumed. What they wait for is still taken note of."""
-    return _simple("pause", "paused", _S.PAUSED, ids, actor, reason, expected)
+    return _simple("pause", "paused", _S.PAUSED, ids, _By(actor, reason, audited), expected)
 
 
 def _simple(
@@ -165,11 +194,10 @@ def _simple(
     done: str,
     target: ExecutionStatus,
     ids: Iterable[int],
-    actor: Any,
-    reason: str,
+    by: _By,
     expected: Expected | None,
 ) -> list[VerbOutcome]:
-    using, wanted, note = _prepared(ids, done, actor, reason)
+    using, wanted, note = _prepared(ids, done, by.actor, by.reason)
     with transaction.atomic(using=using):
         held = _locked(wanted, using)
         changed = _changed(held, expected)
@@ -177,7 +205,7 @@ def _simple(
         _move(verb, free, note, using)
         if target is _S.ENQUEUED:
             _announce(held, using)
-        return _told(verb, done, target, wanted, held, actor, changed)
+        return _told(verb, done, target, wanted, held, by, changed)
 
 
 def _changed(held: dict[int, _Held], expected: Expected | None) -> dict[int, str]:
@@ -198,7 +226,7 @@ def movable(verb: str) -> frozenset[ExecutionStatus]:
 
 def _prepared(ids: Iterable[int], done: str, actor: Any, reason: str) -> tuple[str, list[int], str]:
     wanted = sorted({int(pk) for pk in ids})
-    note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), _NOTE_BYTES)
+    note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), NOTE_BYTES)
     return get_settings().database, wanted, note
 
 
@@ -239,7 +267,7 @@ def _lock_reopening(ids: list[int], using: str) -> Reopening:
 
 def _possible(ids: Iterable[int]) -> list[int]:
     """Ids that a bigint can hold; there is no execution under another."""
-    return [pk for pk in ids if 0 < pk <= _LARGEST_ID]
+    return [pk for pk in ids if 0 < pk <= LARGEST_ID]
 
 
 def _locked(ids: Iterable[int], using: str) -> dict[int, _Held]:
@@ -267,24 +295,28 @@ def _told(
     target: ExecutionStatus,
     wanted: list[int],
     held: dict[int, _Held],
-    actor: Any,
+    by: _By,
+    changed: Mapping[int, str],
     refused: Mapping[int, str] = MappingProxyType({}),
 ) -> list[VerbOutcome]:
-    """The outcome for each id, in the verb's own transaction: whatever is to commit with it has its place here."""
+    """The outcome for each id; in the verb's own transaction, with which the audit's row commits."""
     outcomes = []
     for pk in wanted:
         if pk not in held:
             outcomes.append(VerbOutcome(pk, False, "there is no such execution", None))
             continue
         before = held[pk].status
-        if pk in refused:
+        if pk in changed:
+            outcomes.append(VerbOutcome(pk, False, changed[pk], before.value, conflict=True))
+        elif pk in refused:
             outcomes.append(VerbOutcome(pk, False, refused[pk], before.value))
         elif before in movable(verb):
             outcomes.append(VerbOutcome(pk, True, f"{done} (was {before})", target.value))
         else:
-            allowed = ", ".join(sorted(status.value for status in movable(verb)))
-            message = f"it is {before}; only {allowed} executions can be {done}"
+            message = f"it is {before}; only {listed(movable(verb))} executions can be {done}"
             outcomes.append(VerbOutcome(pk, False, message, before.value))
+    if by.audited and wanted:
+        record_outcomes("execution", verb, outcomes, actor=by.actor, reason=by.reason)
     for outcome in outcomes:
-        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, actor)
+        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, by.actor)
     return outcomes

@@ -11,6 +11,7 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.queue.audit import Actor
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Execution
@@ -88,7 +89,7 @@ def fork(
                 f"there is no execution {execution_id} to fork; archived ones cannot be forked."
             )
         if told := difference(expected, source.status, source.attempt_count, source.lease_owner):
-            raise WorkflowError(f"execution {execution_id} {told}.")
+            raise WorkflowError(f"execution {execution_id}: {told}. Nothing was forked.")
         _check(from_ordinal, execution_id, using)
         new = _copied(source, from_ordinal, actor, reason)
         new.save(using=using, force_insert=True)
@@ -140,7 +141,7 @@ def _check(from_ordinal: int, execution_id: int, using: str) -> None:
 
 def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Execution:
     told = f"forked from execution {source.pk} at call {from_ordinal} by {actor}"
-    user = getattr(actor, "pk", None)
+    user = Actor.of(actor).user_id
     return Execution(
         workflow_name=source.workflow_name,
         version=source.version,
@@ -152,6 +153,6 @@ def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Ex
         subject_id=source.subject_id,
         origin_id=source.origin_id or source.pk,
         origin_at=source.origin_at or source.created_at,
-        started_by=source.started_by if user is None else str(user),
+        started_by=source.started_by if user is None else user,
         note=codec.storable_text(told + (f": {reason}" if reason else ""), 1_000),
     )

@@ -51,16 +51,12 @@ def send(execution_id: int, name: str, payload: Any = None, *, expected: Seen | 
     Raises :class:`WorkflowError` when there is no such execution, it has ended, or it stands otherwise than
     ``expected`` (status and attempt_count), :class:`NotStorable` for a payload that is no JSON.
     """
-    if not isinstance(name, str) or not 0 < len(name) <= 200:
-        raise InvalidOption("name", name, "give a signal's name of 1 to 200 characters.")
-    codec.check_text(name, "name")
-    settings = get_settings()
-    text = codec.dumps(payload, label="payload", max_bytes=settings.max_payload_bytes)
-    using = settings.database
+    text = check(name, payload)
+    using = get_settings().database
     with transaction.atomic(using=using):
         execution_id, status, attempt_count = _lock(execution_id, using)
         if status is not None and (told := difference(expected, status, attempt_count)):
-            raise WorkflowError(f"execution {execution_id} {told}.")
+            raise WorkflowError(f"execution {execution_id}: {told}. Nothing was sent.")
         if status is None or status in TERMINAL:
             told = "does not exist" if status is None else f"has ended ({status})"
             raise WorkflowError(
@@ -68,6 +64,14 @@ def send(execution_id: int, name: str, payload: Any = None, *, expected: Seen | 
             )
         rows(using, _SEND, {"execution": execution_id, "name": name, "payload": text})
         wake([(execution_id, wait) for wait in deliver(execution_id, name, using=using)], using=using)
+
+
+def check(name: str, payload: Any) -> str:
+    """The payload as JSON text. Raises :class:`InvalidOption` or :class:`NotStorable`."""
+    if not isinstance(name, str) or not 0 < len(name) <= 200:
+        raise InvalidOption("name", name, "give a signal's name of 1 to 200 characters.")
+    codec.check_text(name, "name")
+    return codec.dumps(payload, label="payload", max_bytes=get_settings().max_payload_bytes)
 
 
 def _lock(execution_id: int, using: str) -> tuple[int, str | None, int]:

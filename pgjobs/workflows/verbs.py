@@ -6,35 +6,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from django.db import transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption, WorkflowError
-from pgjobs.queue.control import VerbOutcome
+from pgjobs.queue.acting import Expected, VerbOutcome, record_outcomes
 from pgjobs.workflows import forking, messages
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.continuing import last_of_chain
 from pgjobs.workflows.control import cancel, pause, resume, retry
-from pgjobs.workflows.expected import Expected
+from pgjobs.workflows.expected import difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.outcome import wait_for_result
 
 logger = logging.getLogger("pgjobs.control")
 
-__all__ = ["Forked", "Verbs", "cancel", "decide", "fork", "pause", "resume", "retry", "retry_from", "signal"]
+__all__ = ["Verbs", "cancel", "decide", "fork", "pause", "resume", "retry", "retry_from", "signal"]
 
 retry_from = retry
 """A retry goes on from the call that failed; from an earlier one, :func:`fork`: what is recorded stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forked(VerbOutcome):
-    """What came of a fork; ``status`` is that of the execution that was forked, which stays as it is."""
-
-    fork_id: int | None = None
-    """The new execution."""
 
 
 def fork(
@@ -44,43 +37,80 @@ def fork(
     actor: Any,
     reason: str = "",
     expected: Expected | None = None,
-) -> list[Forked]:
-    """Fork each execution from a call: a step id, a name that is there once, or an ordinal; None: where it failed."""
-    using = get_settings().database
-    outcomes = []
-    for pk in sorted({int(pk) for pk in ids}):
-        try:
-            place = forking.place_of(pk, from_step, using=using)
-            seen = (expected or {}).get(pk)
-            new = forking.fork(pk, from_ordinal=place, actor=actor, reason=reason, expected=seen)
-        except (WorkflowError, InvalidOption) as error:
-            outcomes.append(Forked(pk, False, str(error), _status(pk, using)))
-        else:
-            told = f"forked from call {place} as execution {new.pk}"
-            outcomes.append(Forked(pk, True, told, _status(pk, using), new.pk))
-    return outcomes
+    audited: bool = True,
+) -> list[VerbOutcome]:
+    """Fork each execution from a call: a step id, a name that is there once, or an ordinal; None: where it failed.
+
+    ``made`` of an outcome is the id of the new execution; ``status`` is that of the old one, which stays as it is.
+    """
+
+    def act(pk: int, using: str) -> tuple[str, int | None]:
+        place = forking.place_of(pk, from_step, using=using)
+        seen = (expected or {}).get(pk)
+        new = forking.fork(pk, from_ordinal=place, actor=actor, reason=reason, expected=seen)
+        return f"forked from call {place} as execution {new.pk}", new.pk
+
+    details = None if from_step is None else {"from_step": from_step}
+    return _each("fork", ids, act, actor, reason, expected, details, audited)
 
 
 def signal(
-    ids: Iterable[int], name: str, payload: Any = None, *, actor: Any, expected: Expected | None = None
+    ids: Iterable[int],
+    name: str,
+    payload: Any = None,
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
 ) -> list[VerbOutcome]:
     """Send a signal to each execution. Raises :class:`InvalidOption` or :class:`NotStorable`; then none was sent."""
-    using = get_settings().database
-    outcomes = []
-    for pk in sorted({int(pk) for pk in ids}):
-        try:
-            messages.send(pk, name, payload, expected=(expected or {}).get(pk))
-        except WorkflowError as error:
-            outcomes.append(VerbOutcome(pk, False, str(error), _status(pk, using)))
-        else:
-            outcomes.append(VerbOutcome(pk, True, f"{name!r} was sent", _status(pk, using)))
+    messages.check(name, payload)
+
+    def act(pk: int, using: str) -> tuple[str, int | None]:
+        messages.send(pk, name, payload, expected=(expected or {}).get(pk))
+        return f"{name!r} was sent", None
+
+    return _each("signal", ids, act, actor, reason, expected, {"name": name}, audited)
+
+
+def _each(
+    verb: str,
+    ids: Iterable[int],
+    act: Callable[[int, str], tuple[str, int | None]],
+    actor: Any,
+    reason: str,
+    expected: Expected | None,
+    details: Mapping[str, Any] | None,
+    audited: bool,
+) -> list[VerbOutcome]:
+    """Do it to each in one transaction, in the order of id; one that refuses does not keep the others from it."""
+    using, outcomes = get_settings().database, []
+    with transaction.atomic(using=using):
+        for pk in sorted({int(pk) for pk in ids}):
+            try:
+                with transaction.atomic(using=using):
+                    told, made = act(pk, using)
+            except (WorkflowError, InvalidOption) as error:
+                outcomes.append(_refused(pk, str(error), expected, using))
+            else:
+                outcomes.append(VerbOutcome(pk, True, told, _standing(pk, using)[0], made=made))
+        if audited and outcomes:
+            record_outcomes("execution", verb, outcomes, actor=actor, reason=reason, details=details)
     for outcome in outcomes:
-        logger.info("execution=%s verb=signal name=%s done=%s by=%s", outcome.id, name, outcome.done, actor)
+        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, actor)
     return outcomes
 
 
-def _status(pk: int, using: str) -> str | None:
-    return Execution._base_manager.using(using).filter(pk=pk).values_list("status", flat=True).first()
+def _refused(pk: int, told: str, expected: Expected | None, using: str) -> VerbOutcome:
+    status, attempt_count = _standing(pk, using)
+    changed = status is not None and difference((expected or {}).get(pk), status, attempt_count)
+    return VerbOutcome(pk, False, told, status, conflict=bool(changed))
+
+
+def _standing(pk: int, using: str) -> tuple[str | None, int]:
+    found = Execution._base_manager.using(using).filter(pk=pk)
+    return found.values_list("status", "attempt_count").first() or (None, 0)
 
 
 class Verbs:

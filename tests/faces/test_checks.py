@@ -107,6 +107,7 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"MAX_RESULT_BYTES": 2**28}, "E008"),
         ({"MAX_ERROR_BYTES": 499}, "E009"),
         ({"SHUTDOWN_GRACE_SECONDS": 3601}, "W002"),
+        ({"AUDIT_DAYS": 6.5}, "W008"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings: Any, given: Any, found: str) -> None:

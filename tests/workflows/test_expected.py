@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
+from django.db import transaction
 
 from pgjobs.exceptions import InvalidOption, WorkflowError
-from pgjobs.models import Execution, Message
+from pgjobs.models import Execution, Message, OperatorAction
 from pgjobs.workflows import verbs
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.messages import send
@@ -45,7 +46,9 @@ def test_what_was_seen_otherwise_is_left(verb: Verb, seen: tuple[str, int]) -> N
     left, done = called(verb, [made.pk, other.pk], {made.pk: seen, other.pk: (before, 3)})
 
     assert (left.done, left.status, done.done) == (False, before, True)
-    assert f"was {seen[0]} (turn {seen[1]}) when you looked; it is now {before} (turn 3)" in left.message
+    saw = seen[0] if seen[0] != before else f"{before} (turn {seen[1]})"
+    assert left.result == "conflict"
+    assert f"it was {saw} when you looked; it is now {before} (turn 3)" in left.message
     assert Execution.objects.filter(pk=made.pk).values().get() == row
     assert not Message.objects.filter(execution=made)
 
@@ -94,7 +97,7 @@ def test_what_moves_while_a_verb_waits_for_it_is_judged_as_it_then_stands() -> N
         two.wait_blocked()
         first.finish()
         [told] = second.result(30)
-    assert not told.done and "was paused (turn 0) when you looked; it is now enqueued" in told.message
+    assert not told.done and "was paused when you looked; it is now enqueued" in told.message
     made.refresh_from_db()
     assert made.note == "resumed by ann"
 
@@ -110,7 +113,7 @@ def test_a_decision_on_what_has_moved_is_told_so() -> None:
 
 def test_a_single_signal_and_a_single_fork_raise() -> None:
     made = execution("failed", attempt_count=2)
-    with pytest.raises(WorkflowError, match="it is now failed"):
+    with pytest.raises(WorkflowError, match=r"it is now failed .turn 2.\. Nothing was forked"):
         verbs.forking.fork(made.pk, from_ordinal=0, actor="ann", expected=("failed", 1))
     waiting = execution(attempt_count=2)
     with pytest.raises(WorkflowError, match="it is now waiting"):
@@ -125,6 +128,43 @@ def test_a_signal_to_several_answers_for_each() -> None:
     assert made.messages.get().payload == {"n": 1}
     with pytest.raises(InvalidOption, match="1 to 200 characters"):
         verbs.signal([made.pk], "", actor="ann")
+
+
+@pytest.mark.parametrize("verb", FROM, ids=lambda verb: verb.__name__)
+def test_each_operation_is_one_row_of_the_audit(verb: Verb) -> None:
+    before = FROM[verb]
+    made = [execution(before, attempt_count=1) for _ in range(3)]
+
+    ids = [*(one.pk for one in made), 10**6]
+    called(verb, ids, {made[0].pk: (before, 7)})
+
+    row = OperatorAction.objects.get()
+    name = "retry" if verb is verbs.retry_from else verb.__name__
+    assert (row.verb, row.target_kind, row.actor, row.target_ids) == (name, "execution", "ann", ids)
+    assert (row.done, row.skipped, row.refused) == (2, 1, 1)
+    made[1].refresh_from_db()
+    called(verb, [made[1].pk], None)
+    assert OperatorAction.objects.count() == 2
+
+
+def test_an_operation_and_its_row_of_the_audit_are_one_commit() -> None:
+    made = execution()
+    with pytest.raises(KeyError), transaction.atomic():
+        verbs.cancel([made.pk], actor="ann")
+        raise KeyError
+    assert status(made) == "waiting" and not OperatorAction.objects.exists()
+    verbs.cancel([made.pk], actor="ann", audited=False)
+    assert status(made) == "cancelled" and not OperatorAction.objects.exists()
+
+
+def test_decisions_are_in_the_audit_refused_ones_too() -> None:
+    ann, asked = user("ann", "pgjobs.decide_wait"), approval()
+    for actor in (user("bob"), ann):
+        decide(asked.pk, approved=True, actor=actor, reason="fine")
+    refused, done = OperatorAction.objects.order_by("id")
+    assert (refused.target_kind, refused.target_ids, refused.refused) == ("approval", [asked.pk], 1)
+    assert "may not decide" in refused.details["told"]
+    assert (done.user_id, done.done, done.reason) == (str(ann.pk), 1, "fine")
 
 
 # --- fork by step
@@ -168,7 +208,7 @@ def test_a_fork_from_where_it_failed(columns: dict[str, Any], place: int) -> Non
 
     assert verbs.forking.place_of(made.pk, None, using="default") == place
     [told] = verbs.fork([made.pk], actor="ann")
-    assert told.done and told.message == f"forked from call {place} as execution {told.fork_id}"
+    assert told.done and told.message == f"forked from call {place} as execution {told.made}"
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
