@@ -28,6 +28,7 @@ LARGEST_JSON_BYTES = 200_000_000
 SMALLEST_ERROR_BYTES = 500
 LONGEST_GRACE_SECONDS = 3_600
 SHORTEST_AUDIT_DAYS = 7
+LARGEST_WORKFLOW = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,11 @@ _RULES = (
         "Add an alias with the server's own address to DATABASES, or remove LISTEN_DATABASE: polling is enough.",
     ),
     Rule(
+        "pgjobs.E013",
+        "WORKFLOW_WARN_CALLS is not above WORKFLOW_MAX_CALLS",
+        "Lower WORKFLOW_WARN_CALLS or raise WORKFLOW_MAX_CALLS: an execution should be warned before it is paused.",
+    ),
+    Rule(
         "pgjobs.W001",
         "USE_TZ is True",
         "Set USE_TZ = True: times without a zone are ambiguous for an hour each year.",
@@ -145,6 +151,12 @@ _RULES = (
         "Raise AUDIT_DAYS, or set it to None to keep the audit for ever: a week is soon over when an incident is "
         "looked into.",
     ),
+    Rule(
+        "pgjobs.W009",
+        "WORKFLOW_MAX_CALLS and WORKFLOW_MAX_GATHER are at most 100,000",
+        "Lower it. Each turn replays all calls of its execution, and a gather is one transaction: use "
+        "ctx.continue_as_new, and gather in parts.",
+    ),
 )
 
 CATALOGUE = {rule.id: rule for rule in _RULES}
@@ -159,7 +171,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         settings = get_settings()
     except SettingsError as error:
         return [*found, _breach("E001", str(error))]
-    return [*found, *_clocks(settings), *_sizes(settings)]
+    return [*found, *_clocks(settings), *_sizes(settings), *_workflows(settings)]
 
 
 @register(TAG)
@@ -237,6 +249,15 @@ def _sizes(settings: Settings) -> Iterator[CheckMessage]:
         yield _breach(
             "E009", f"MAX_ERROR_BYTES is {settings.max_error_bytes}; at least {SMALLEST_ERROR_BYTES}."
         )
+
+
+def _workflows(settings: Settings) -> Iterator[CheckMessage]:
+    warn, most = settings.workflow_warn_calls, settings.workflow_max_calls
+    if warn > most:
+        yield _breach("E013", f"WORKFLOW_WARN_CALLS is {warn:,} with WORKFLOW_MAX_CALLS {most:,}.")
+    for key in ("WORKFLOW_MAX_CALLS", "WORKFLOW_MAX_GATHER"):
+        if (size := getattr(settings, key.lower())) > LARGEST_WORKFLOW:
+            yield _breach("W009", f"{key} is {size:,}; at most {LARGEST_WORKFLOW:,}.")
 
 
 def _driver(connection: Any) -> Iterator[CheckMessage]:

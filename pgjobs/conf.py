@@ -68,8 +68,21 @@ class Settings:
     """How long the row of a stopped worker is kept."""
     workflow_retention_seconds: float | None = None
     """How long an ended execution stays in the live tables; None keeps it for ever."""
+    workflow_retention_failed_seconds: float | None = None
+    """The same for failed ones; None: as long as the others."""
+    workflow_retention_cancelled_seconds: float | None = None
+    """The same for cancelled ones; None: as long as the others."""
     workflow_retention: Retention = "archive"
     """What becomes of it then: moved to the archive table with its whole story, or deleted."""
+    workflow_warn_calls: int = 1_000
+    """Durable calls of one execution at which its worker advises ``ctx.continue_as_new``: each turn replays them
+    all."""
+    workflow_max_calls: int = 10_000
+    """Most durable calls of one execution; it is paused before it makes another."""
+    workflow_max_gather: int = 10_000
+    """Most jobs of one ``ctx.gather``; they are enqueued in one transaction."""
+    workflow_slow_turn_seconds: float = 300
+    """How long a turn may go on without a durable call before its worker says where it stands."""
     job_retention_seconds: float | None = None
     """How long an ended job stays in the live table; None keeps it for ever."""
     job_retention_failed_seconds: float | None = None

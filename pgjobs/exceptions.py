@@ -48,10 +48,10 @@ class UnknownWorkflow(PgJobsError):
 
 
 class SignatureMismatch(PgJobsError, TypeError):
-    """The arguments given to ``enqueue`` do not fit the handler."""
+    """The arguments given to ``enqueue`` or ``start`` do not fit the function."""
 
-    def __init__(self, job_type: str, signature: str, problem: str) -> None:
-        super().__init__(f"{job_type}{signature} cannot be called this way: {problem}. No job was enqueued.")
+    def __init__(self, name: str, signature: str, problem: str, undone: str = "No job was enqueued.") -> None:
+        super().__init__(f"{name}{signature} cannot be called this way: {problem}. {undone}")
 
 
 class InvalidOption(PgJobsError, ValueError):
@@ -198,6 +198,16 @@ class WaitTimeout(WorkflowError, TimeoutError):
 
 class ApprovalTimeout(WaitTimeout):
     """Nobody decided in time, and the approval said on_timeout="raise"."""
+
+
+class TooManyCalls(WorkflowError):
+    """An execution has made as many durable calls as it may. It pauses with this text as reason."""
+
+    def __init__(self, call: str, limit: int) -> None:
+        super().__init__(
+            f"{call} would be durable call {limit + 1:,} of this execution, and WORKFLOW_MAX_CALLS is {limit:,}. Let "
+            f"long loops go on by ctx.continue_as_new(...), or raise the setting; then resume the execution."
+        )
 
 
 class Diverged(WorkflowError):

@@ -19,7 +19,14 @@ from pgjobs.doctor.sessions import (
     probe_visibility,
 )
 from pgjobs.doctor.tables import probe_tables
-from pgjobs.doctor.work import probe_leases, probe_retention, probe_unknown, probe_unserved, probe_workers
+from pgjobs.doctor.work import (
+    probe_leases,
+    probe_retention,
+    probe_turns,
+    probe_unknown,
+    probe_unserved,
+    probe_workers,
+)
 
 PROBES: tuple[Probe, ...] = (
     probe_writable,
@@ -27,6 +34,7 @@ PROBES: tuple[Probe, ...] = (
     probe_leases,
     probe_workers,
     probe_unknown,
+    probe_turns,
     probe_snapshots,
     probe_prepared,
     probe_slots,

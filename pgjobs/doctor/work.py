@@ -27,6 +27,17 @@ SELECT count(*), extract(epoch FROM max(clock_timestamp() - lease_expires_at))::
     WHERE status = 'running' AND lease_expires_at < clock_timestamp() - make_interval(secs => %(grace)s)
     LIMIT 1000) AS lapsed"""
 
+# Each durable call leaves a step or a wait, so a turn without either for so long has made none.
+_LINGERING = """
+SELECT id, workflow_name, lease_owner, extract(epoch FROM clock_timestamp() - started_at)::float8
+FROM pgjobs_execution AS execution
+WHERE status = 'running' AND started_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+  AND NOT EXISTS (SELECT FROM pgjobs_stepoutput AS step WHERE step.execution_id = execution.id
+                  AND step.recorded_at > clock_timestamp() - make_interval(secs => %(seconds)s))
+  AND NOT EXISTS (SELECT FROM pgjobs_wait AS wait WHERE wait.execution_id = execution.id
+                  AND wait.created_at > clock_timestamp() - make_interval(secs => %(seconds)s))
+ORDER BY started_at LIMIT 5"""
+
 _EXECUTIONS_DUE = """
 SELECT extract(epoch FROM clock_timestamp() - available_at)::float8 FROM pgjobs_execution
 WHERE status = 'enqueued' AND crash_count = 0
@@ -123,6 +134,20 @@ def probe_leases(patient: Patient) -> Iterator[Finding]:
                 f"overdue by up to {span(overdue)}",
                 "Start workers without --no-reaper, or manage.py runreaper.",
             )
+
+
+def probe_turns(patient: Patient) -> Iterator[Finding]:
+    """Workflows that hold a slot and come to no durable call."""
+    seconds = get_settings().workflow_slow_turn_seconds
+    for pk, name, owner, age in patient.ask(_LINGERING, seconds=seconds):
+        yield Finding(
+            "slow-turns",
+            WARNING,
+            f"Execution {pk} ({name}), which {owner} runs, has recorded nothing for {seconds:g} s or longer.",
+            f"its turn began {span(age)} ago",
+            "The log of that worker says where it stands. Give its steps timeout=, and put long work of the body into "
+            "steps.",
+        )
 
 
 def probe_retention(patient: Patient) -> Iterator[Finding]:

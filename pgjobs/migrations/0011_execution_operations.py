@@ -2,7 +2,11 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """One column with a constant default: no rewrite, and workers of the version before go on without it."""
+    """A column with a constant default: no rewrite, and workers of the version before go on without it.
+
+    The index of ended executions is replaced by one that tells their ends apart. Its creation holds up writes to
+    pgjobs_execution while the ended ones are read; the statements of the version before find their rows without it.
+    """
 
     dependencies = [("pgjobs", "0010_statistics")]
 
@@ -14,6 +18,15 @@ class Migration(migrations.Migration):
                 db_default=False,
                 default=False,
                 help_text="a superuser had a say in it who was not among those asked",
+            ),
+        ),
+        migrations.RemoveIndex(model_name="execution", name="pgjobs_execution_ended"),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
+                condition=models.Q(("status__in", ["cancelled", "failed", "succeeded"])),
+                fields=["status", "completed_at"],
+                name="pgjobs_execution_ends",
             ),
         ),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 
-from pgjobs.conf import get_settings
 from pgjobs.worker import clock
 from pgjobs.worker.pruner import Pruner
 from pgjobs.workflows.registry import workflows
@@ -48,5 +47,5 @@ class Sweeper:
             self.due_in(max(seconds, 0.001))
         if clock.now() >= self._retire_due:
             self._retire_due = clock.now() + _RETIRE_EVERY
-            if get_settings().workflow_retention_seconds and retire(using=self._using):
+            if retire(using=self._using):
                 self._retire_due = clock.now()

@@ -127,6 +127,9 @@ def pending_for(user: Any) -> QuerySet[Wait]:
     found = found.filter(
         Q(wake_at__isnull=True) | Q(wake_at__gt=Now()), kind=WaitKind.APPROVAL, resolved_at__isnull=True
     )
+    found = found.exclude(
+        execution__status__in=TERMINAL
+    )  # failed at a change of its code: retry it, then decide
     found = found.exclude(four_eyes=True, execution__started_by=pk).exclude(votes__contains=[{"user": pk}])
     return found.filter(_addressed_to(user)).order_by("created_at", "id")
 

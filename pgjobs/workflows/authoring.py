@@ -106,7 +106,9 @@ class WorkflowType:
         try:
             bound = self.signature.bind(*args, **input)
         except TypeError as error:
-            raise SignatureMismatch(self.workflow_name, str(self.signature), str(error)) from None
+            raise SignatureMismatch(
+                self.workflow_name, str(self.signature), str(error), "No execution was started."
+            ) from None
         payload = bound.arguments
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:

@@ -102,8 +102,8 @@ class Execution(LeasedRow):
                 for status in (ExecutionStatus.WAITING.value, ExecutionStatus.PAUSED.value)
             ),
             models.Index(
-                fields=["completed_at"],
-                name="pgjobs_execution_ended",
+                fields=["status", "completed_at"],
+                name="pgjobs_execution_ends",
                 condition=models.Q(status__in=sorted(status.value for status in TERMINAL)),
             ),
         ]

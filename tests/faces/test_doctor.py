@@ -269,6 +269,19 @@ def test_leases_that_nobody_reaps() -> None:
     assert executions.what.startswith("1 executions") and "0:01:0" in executions.measure
 
 
+def test_turns_that_come_to_no_durable_call() -> None:
+    lease = {"lease_owner": "host.1", "lease_token": uuid.uuid4(), "lease_expires_at": Now() + MINUTE}
+    begun = {"status": "running", "started_at": Now() - 6 * MINUTE, **lease}
+    silent, stepping, parking = (Execution.objects.create(workflow_name="w", **begun) for _ in range(3))
+    Execution.objects.create(workflow_name="w", **{**begun, "started_at": Now()})
+    stepping.steps.create(step_id="a#1", kind="step", ordinal=0)
+    parking.waits.create(step_id="a#1", kind="sleep", ordinal=0)
+    silent.steps.create(step_id="a#1", kind="step", ordinal=0, recorded_at=Now() - 5.5 * MINUTE)
+
+    finding = one("slow-turns")
+    assert f"Execution {silent.pk} (w), which host.1 runs" in finding.what and "0:06:0" in finding.measure
+
+
 # Retention
 
 

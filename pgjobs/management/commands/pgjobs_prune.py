@@ -66,7 +66,7 @@ class Command(BaseCommand):
             raise CommandError(f"Stopped by the database: {' '.join(str(error).split())}") from error
 
     def _prune(self, policy: Policy, using: str) -> None:
-        workflows = get_settings().workflow_retention_seconds is not None
+        workflows = bool(executions.kept_seconds())
         audited = self._prune_audit(using)
         if policy.shortest is None and policy.archive_seconds is None and not workflows and not audited:
             raise CommandError(
