@@ -4,6 +4,7 @@ from example_project.benchmark import (
     beneath,
     ceilings,
     drain,
+    durable,
     enqueuing,
     held_snapshot,
     idle,
@@ -28,5 +29,8 @@ FURTHER: dict[str, Measurement] = {
     "slow": slow_jobs.measure,
     "ceilings": ceilings.measure,
     "orphans": orphans.of_a_process,
+    "steps": durable.steps,
+    "replay": durable.replay,
+    "sleepers": durable.sleepers,
 }
 SLOW: dict[str, Measurement] = {"lost-host": orphans.of_a_host}

@@ -59,6 +59,9 @@ FURTHER = {
     "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
     "orphan_of_process": Meaning("job of a killed process runs again", "s", Mark(2, False)),
     "orphan_of_host": Meaning("job of a lost host runs again", "s", Mark(36, False)),
+    "steps_per_second": Meaning("recorded no-op steps, in one process", "steps/s", Mark(1800, True)),
+    "replay_ms": Meaning("a turn that replays a long history", "ms", Mark(100, False)),
+    "above_sleepers": Meaning("claim of an execution kept above many sleeping ones", "", Mark(0.9, True)),
 }
 """Of the measurements that only ``--all`` or ``--only`` take."""
 
