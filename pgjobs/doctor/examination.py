@@ -24,6 +24,7 @@ from pgjobs.doctor.work import (
     probe_retention,
     probe_turns,
     probe_unknown,
+    probe_unknown_workflows,
     probe_unserved,
     probe_workers,
 )
@@ -34,6 +35,7 @@ PROBES: tuple[Probe, ...] = (
     probe_leases,
     probe_workers,
     probe_unknown,
+    probe_unknown_workflows,
     probe_turns,
     probe_snapshots,
     probe_prepared,

@@ -52,6 +52,7 @@ CODES: Mapping[str, str] = {
     "hanging-worker": "a worker's heart beats, but its claim loop stands",
     "no-workers": "due work that no live worker serves",
     "unknown-types": "jobs wait for handlers that this code does not have",
+    "unknown-workflows": "executions wait for workflows that this code does not have",
     "slow-turns": "a workflow holds a slot and comes to no durable call",
     "lapsed-leases": "leases have lapsed and nobody reaps them",
     "retention": "the rules for old jobs do not fit together, are behind, or there are none",

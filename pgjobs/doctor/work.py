@@ -8,6 +8,7 @@ from pgjobs.conf import get_settings
 from pgjobs.doctor.findings import CRITICAL, NOTE, WARNING, Finding, Patient, span
 from pgjobs.queue import stats
 from pgjobs.queue.retention import Policy
+from pgjobs.workflows.registry import workflows
 
 _SILENT = """
 SELECT name, host, pid, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8, count(*) OVER ()
@@ -43,6 +44,14 @@ SELECT extract(epoch FROM clock_timestamp() - available_at)::float8 FROM pgjobs_
 WHERE status = 'enqueued' AND crash_count = 0
   AND available_at < clock_timestamp() - make_interval(secs => %(seconds)s)
 ORDER BY queue, priority, available_at LIMIT 1"""
+
+# The head of what can go on, in the order of the claim's index.
+_UNKNOWN_WORKFLOWS = """
+SELECT workflow_name, count(*), extract(epoch FROM max(clock_timestamp() - available_at))::float8
+FROM (SELECT workflow_name, available_at FROM pgjobs_execution WHERE status = 'enqueued' AND crash_count = 0
+      ORDER BY queue, priority, available_at, id LIMIT 1000) AS head
+WHERE workflow_name <> ALL(%(known)s::text[])
+GROUP BY workflow_name ORDER BY 2 DESC, 1 LIMIT 10"""
 
 # The oldest rows of the table, as the walk of retention sees them.
 _UNPRUNED = """
@@ -117,6 +126,19 @@ def probe_unknown(patient: Patient) -> Iterator[Finding]:
             f"the oldest for {span(waited)}" if waited >= 0 else f"the first is due in {span(-waited)}",
             "Deploy the code that has it; if it was renamed, keep the old name with @job(name=...); if nobody needs "
             "them, manage.py pgjobs_cancel --job ID.",
+        )
+
+
+def probe_unknown_workflows(patient: Patient) -> Iterator[Finding]:
+    """Executions that no body of this code can carry: no worker claims them, so they wait."""
+    for name, executions, waited in patient.ask(_UNKNOWN_WORKFLOWS, known=workflows.names()):
+        yield Finding(
+            "unknown-workflows",
+            WARNING,
+            f"{_count(executions)} executions of workflow {name!r} wait; this code has no such workflow.",
+            f"the oldest for {span(waited)}" if waited >= 0 else f"the first is due in {span(-waited)}",
+            "Deploy the code that has it; if it was renamed, keep the old name with @workflow(name=...); if nobody "
+            "needs them, manage.py pgjobs_cancel --execution ID.",
         )
 
 

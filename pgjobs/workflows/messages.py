@@ -10,13 +10,12 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.queue.acting import LARGEST_ID
 from pgjobs.workflows.continuing import last_of_chain
 from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.states import TERMINAL
 from pgjobs.workflows.waits import wake
-
-_LARGEST_ID = 2**63 - 1
 
 _SEND = """
 INSERT INTO pgjobs_message (execution_id, name, payload)
@@ -77,7 +76,7 @@ def check(name: str, payload: Any) -> str:
 def _lock(execution_id: int, using: str) -> tuple[int, str | None, int]:
     """Lock the execution, or the one as which it goes on: its id, status and number of turns."""
     while True:
-        if not 0 < execution_id <= _LARGEST_ID:
+        if not 0 < execution_id <= LARGEST_ID:
             return execution_id, None, 0
         found = Execution._base_manager.using(using).select_for_update(no_key=True).filter(pk=execution_id)
         status, attempt_count = found.values_list("status", "attempt_count").first() or (None, 0)

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption, WorkflowError
-from pgjobs.queue.acting import Expected, VerbOutcome, record_outcomes
+from pgjobs.queue.acting import LARGEST_ID, Expected, VerbOutcome, record_outcomes
 from pgjobs.workflows import forking, messages
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.continuing import last_of_chain
@@ -84,10 +84,13 @@ def _each(
     details: Mapping[str, Any] | None,
     audited: bool,
 ) -> list[VerbOutcome]:
-    """Do it to each in one transaction, in the order of id; one that refuses does not keep the others from it."""
+    """Do it to each in one transaction; one that refuses does not keep the others from it.
+
+    Locks: in the order of the ids under which they go on now, as everywhere.
+    """
     using, outcomes = get_settings().database, []
     with transaction.atomic(using=using):
-        for pk in sorted({int(pk) for pk in ids}):
+        for pk in sorted({int(pk) for pk in ids}, key=lambda pk: _present(pk, using)):
             try:
                 with transaction.atomic(using=using):
                     told, made = act(pk, using)
@@ -99,7 +102,11 @@ def _each(
             record_outcomes("execution", verb, outcomes, actor=actor, reason=reason, details=details)
     for outcome in outcomes:
         logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, actor)
-    return outcomes
+    return sorted(outcomes, key=lambda outcome: outcome.id)
+
+
+def _present(pk: int, using: str) -> int:
+    return last_of_chain(pk, using=using) if 0 < pk <= LARGEST_ID else pk
 
 
 def _refused(pk: int, told: str, expected: Expected | None, using: str) -> VerbOutcome:

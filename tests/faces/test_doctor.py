@@ -255,6 +255,16 @@ def test_types_that_nobody_knows() -> None:
     assert "'gone.later'" in later.what and later.measure.startswith("the first is due in 0:0")
 
 
+def test_workflows_that_nobody_knows() -> None:
+    for name, delay in [("gone", -2), ("gone", -1), ("later", 2)]:
+        Execution.objects.create(workflow_name=name, available_at=Now() + delay * MINUTE)
+    Execution.objects.create(workflow_name="jobsapp.add_up")
+    Execution.objects.create(workflow_name="ended", status="cancelled")
+    gone, later = sorted(found("unknown-workflows"), key=lambda finding: finding.what)
+    assert gone.what.startswith("1 executions of workflow 'later'") and "due in 0:0" in gone.measure
+    assert later.what.startswith("2 executions of workflow 'gone'") and "oldest for 0:02" in later.measure
+
+
 def test_leases_that_nobody_reaps() -> None:
     make_job("running")
     make_job("running", lease_expires_at=Now() - timedelta(seconds=3))
