@@ -1,6 +1,7 @@
 """Where Django looks for the models; each room keeps its own."""
 
-from pgjobs.queue.models import ArchivedJob, Job, JobResult, OperatorAction, Worker
+from pgjobs.bulk.models import BulkOperation
+from pgjobs.queue.models import ArchivedJob, Job, JobResult, OperatorAction, QueuePause, Worker
 from pgjobs.queue.proxies import Backlog, DeadJob, RunningJob
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
@@ -8,12 +9,14 @@ __all__ = [
     "ArchivedExecution",
     "ArchivedJob",
     "Backlog",
+    "BulkOperation",
     "DeadJob",
     "Execution",
     "Job",
     "JobResult",
     "Message",
     "OperatorAction",
+    "QueuePause",
     "RunningJob",
     "StepOutput",
     "Wait",

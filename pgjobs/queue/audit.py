@@ -28,6 +28,8 @@ class Actor:
     user_id: str | None = None
     """Primary key of the user, as text; None for code and shells."""
     via: str = OperatorAction.Via.API.value
+    origin: str = ""
+    """From where, as the face knows it: "root@host" of a shell, or an address. Goes into the details."""
 
     def __post_init__(self) -> None:
         if self.via not in OperatorAction.Via.values:
@@ -81,7 +83,10 @@ def record(
         done=done,
         skipped=skipped,
         refused=refused,
-        details=dict(details or {}),
+        details={
+            **({"from": storable_text(who.origin, _LONGEST_NAME)} if who.origin else {}),
+            **(details or {}),
+        },
     )
     action.save(using=using or get_settings().database, force_insert=True)
     return action

@@ -240,3 +240,33 @@ class OperatorAction(models.Model):
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Refused. Raises :class:`AppendOnly`."""
         raise AppendOnly(f"operator action {self.pk}")
+
+
+class QueuePause(models.Model):
+    """A queue, or a type of job or workflow wherever it waits, of which nothing new starts. Claims read this table."""
+
+    class Kind(models.TextChoices):
+        """What is paused."""
+
+        QUEUE = "queue", "queue"
+        TYPE = "type", "job type or workflow"
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=16, choices=Kind)
+    name = models.CharField(max_length=200)
+    reason = models.TextField(default="", db_default="", blank=True)
+    by = models.CharField(max_length=200, default="", db_default="", blank=True)
+    since = models.DateTimeField(db_default=Now())
+    until = models.DateTimeField(
+        null=True, blank=True, help_text="goes on by itself then; null: until resumed"
+    )
+
+    class Meta:
+        verbose_name = "pause"
+        verbose_name_plural = "pauses"
+        default_permissions = ("view",)
+        permissions = [("pause_queue", "Can pause and resume queues and types")]
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="pgjobs_queuepause_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

@@ -54,7 +54,7 @@ class Producer(Service):
         self._reaper = Reaper(get_settings().reap_seconds, using=using) if options.reaper else None
         self._kinds = known_kinds()
         self._positions = {kind: Position() for kind in self._kinds}
-        self.sweeper = Sweeper(get_settings().idle_poll_seconds, using=using)
+        self.sweeper = Sweeper(get_settings().idle_poll_seconds, name=options.name, using=using)
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
         self._idle_polls = 0

@@ -1,4 +1,4 @@
-"""The chores beside reaping: wake workflows at the moment they are due, and move old history out of the way."""
+"""The chores beside reaping: wake workflows when they are due, carry bulk operations, move old history away."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 
 from pgjobs.worker import clock
+from pgjobs.worker.bulks import BulkCarrier
 from pgjobs.worker.pruner import Pruner
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.retention import retire
@@ -17,13 +18,14 @@ _RETIRE_EVERY = 60.0
 class Sweeper:
     """Runs when the next wait is due; looks again every ``longest`` seconds for what other processes parked."""
 
-    def __init__(self, longest: float, *, using: str) -> None:
+    def __init__(self, longest: float, *, name: str, using: str) -> None:
         self._using = using
         self._longest = longest
         self._lock = threading.Lock()
         self._due = clock.now() if workflows.names() else math.inf
         self._retire_due = clock.now() + _RETIRE_EVERY
         self._pruner = Pruner(using=using)
+        self._bulks = BulkCarrier(name, using=using)
 
     def due_in(self, seconds: float) -> None:
         """A wait of this process is due then. Safe from any thread."""
@@ -32,11 +34,12 @@ class Sweeper:
 
     def seconds_until_due(self) -> float:
         """How long the next look may wait."""
-        return max(min(self._due, self._pruner.due) - clock.now(), 0.0)
+        return max(min(self._due, self._pruner.due, self._bulks.due) - clock.now(), 0.0)
 
     def run_if_due(self) -> None:
         """Wake what is due, in bounded batches, and set the time of the next look."""
         self._pruner.run_if_due()
+        self._bulks.run_if_due()
         if clock.now() < self._due:
             return
         with self._lock:

@@ -74,8 +74,10 @@ class Execution(LeasedRow):
         verbose_name = "workflow execution"
         verbose_name_plural = "workflow executions"
         permissions = [
-            ("resume_execution", "Can resume, retry and fork workflow executions"),
+            ("resume_execution", "Can pause, resume and retry workflow executions"),
             ("cancel_execution", "Can cancel workflow executions"),
+            ("fork_execution", "Can fork workflow executions"),
+            ("signal_execution", "Can send signals to workflow executions"),
         ]
         constraints = [
             running_means_leased("pgjobs_execution_lease"),
