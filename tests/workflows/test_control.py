@@ -261,9 +261,9 @@ def can_lock(pk: int) -> bool:
 
 @in_sessions
 @pytest.mark.parametrize("end", ["finish", "fail"])
-def test_a_child_ends_while_its_parent_is_being_cancelled(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("patient")
+def test_a_child_ends_while_its_parent_is_being_cancelled(end: str) -> None:
     """The child's end tells the parent, the parent's cancellation reaches for the child: both lock the parent first."""
-    monkeypatch.setattr("pgjobs.connections._BRIEFLY", "30s")  # the recorder would come back, as this does not
     parent = execution()
     child = execution("running", parent=parent)
     wait(parent, "child", target_id=child.pk)
