@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -109,6 +110,11 @@ _RULES = (
         "Lower WORKFLOW_WARN_CALLS or raise WORKFLOW_MAX_CALLS: an execution should be warned before it is paused.",
     ),
     Rule(
+        "pgjobs.E020",
+        "PGJOBS['HEALTH_ALLOW'] holds addresses and networks",
+        "Write each as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32; a host name cannot be compared with an address.",
+    ),
+    Rule(
         "pgjobs.W001",
         "USE_TZ is True",
         "Set USE_TZ = True: times without a zone are ambiguous for an hour each year.",
@@ -171,7 +177,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         settings = get_settings()
     except SettingsError as error:
         return [*found, _breach("E001", str(error))]
-    return [*found, *_clocks(settings), *_sizes(settings), *_workflows(settings)]
+    checked = (_clocks, _sizes, _networks, _workflows)
+    return [*found, *(message for part in checked for message in part(settings))]
 
 
 @register(TAG)
@@ -258,6 +265,14 @@ def _workflows(settings: Settings) -> Iterator[CheckMessage]:
     for key in ("WORKFLOW_MAX_CALLS", "WORKFLOW_MAX_GATHER"):
         if (size := getattr(settings, key.lower())) > LARGEST_WORKFLOW:
             yield _breach("W009", f"{key} is {size:,}; at most {LARGEST_WORKFLOW:,}.")
+
+
+def _networks(settings: Settings) -> Iterator[CheckMessage]:
+    for text in settings.health_allow:
+        try:
+            ip_network(text, strict=False)
+        except ValueError as error:
+            yield _breach("E020", f"PGJOBS['HEALTH_ALLOW'] holds {text!r}: {error}.")
 
 
 def _driver(connection: Any) -> Iterator[CheckMessage]:

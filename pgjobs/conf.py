@@ -108,10 +108,17 @@ class Settings:
     """The same for single queues: ``{"mail": 60}``."""
     dead_alert: int = 1_000
     """Dead and failed jobs in the table from which on their number is a problem of its own."""
+    health_stale_seconds: float = 30
+    """A claim loop that has not turned for so long, nor for five polls, stands still: its worker is not alive."""
     health_token: str | None = None
     """Bearer token that opens the health and metrics endpoints."""
     health_allow: Sequence[str] = ()
     """Addresses and networks that may read them without a token: ``["10.0.0.0/8", "::1"]``."""
+
+    def loop_stale_seconds(self, poll_seconds: float | None = None) -> float:
+        """A claim loop that has not turned for so long stands still. ``poll_seconds`` replaces the setting."""
+        poll = self.poll_seconds if poll_seconds is None else poll_seconds
+        return max(self.health_stale_seconds, 5 * max(poll, self.idle_poll_seconds))
 
 
 @cache

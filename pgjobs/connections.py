@@ -89,16 +89,19 @@ def busy(error: BaseException) -> bool:
     return isinstance(error, DatabaseError) and sqlstate(error) == "55P03"
 
 
-def still_in_transaction(using: str, session: Any) -> bool:
-    """Whether this thread's ``atomic()`` block still runs in the transaction that it began on ``session``.
+def still_in_transaction(using: str, session: Any, number: str) -> bool:
+    """Whether this thread's ``atomic()`` block still runs in its transaction, ``number``, begun on ``session``.
 
     A handler may have closed or replaced the connection, or sent COMMIT or ROLLBACK by hand: Django then leaves
-    the block in silence, or goes on outside any transaction.
+    the block in silence, or goes on outside any transaction, or in another one.
     """
     connection = connections[using]
     if connection.connection is not session or session.closed or not connection.in_atomic_block:
         return False
-    return bool(session.info.transaction_status.name != "IDLE")
+    status = session.info.transaction_status.name
+    if status != "INTRANS":
+        return bool(status == "INERROR")  # whose error is told by the next statement
+    return rows(using, "SELECT pg_current_xact_id_if_assigned()::text", {}) == [(number,)]
 
 
 def drop(using: str) -> None:

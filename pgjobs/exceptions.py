@@ -104,8 +104,8 @@ class CommitLost(PgJobsError):
 
     def __init__(self, pk: int, label: str = "job", call: str = "ctx.finish()") -> None:
         super().__init__(
-            f"{label} {pk}: the transaction of {call} did not commit: its connection was closed or replaced "
-            f"inside the block. Nothing was stored; do not close database connections inside {call}."
+            f"{label} {pk}: the transaction of {call} did not commit: its connection was closed or replaced, or "
+            f"the transaction was ended by hand, inside the block. Do neither inside {call}."
         )
 
 

@@ -86,6 +86,14 @@ class OwnServer:
         """Drops this process's connection, which an outage has broken; the next query opens a new one."""
         connections["default"].close()
 
+    def make_read_only(self, whether: bool) -> None:
+        """As a server is for a while in a failover: new and old sessions of others refuse to write."""
+        with connections["default"].cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = off")
+            value = "on" if whether else "off"
+            cursor.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+            cursor.execute("SELECT pg_reload_conf()")
+
 
 @pytest.fixture
 def own_server(request: pytest.FixtureRequest, django_db_blocker: Any, tmp_path: Path) -> Iterator[OwnServer]:

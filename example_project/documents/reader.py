@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pypdf import PdfReader
-from pypdf.errors import DependencyError, EmptyFileError, FileNotDecryptedError, LimitReachedError
-
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -29,6 +26,8 @@ class PDF:
         # pypdf goes on without the first line of a PDF and then ends in an error that nobody understands.
         if b"%PDF-" not in data[:1024]:
             raise UnreadablePDF("This is not a PDF: it does not begin like one. Upload a PDF.")
+        from pypdf import PdfReader  # 9 MB that web processes and idle workers need not carry
+
         with _plainly("The file is damaged or cut off: its pages cannot be found"):
             self._reader = PdfReader(io.BytesIO(data))
             if self._reader.is_encrypted:
@@ -63,6 +62,8 @@ def _plainly(what: str) -> Iterator[None]:
     The bytes are in memory, so every error here is the file's and would come again: pypdf says itself that
     broken files raise anything (KeyError, RecursionError). MemoryError is the machine's: it passes.
     """
+    from pypdf.errors import DependencyError, EmptyFileError, FileNotDecryptedError, LimitReachedError
+
     try:
         yield
     except UnreadablePDF:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.models.functions import Now
 
 from pgjobs.bulk.control import record_end
@@ -25,6 +25,9 @@ logger = logging.getLogger("pgjobs.bulk")
 
 BATCH = 500
 """Most jobs of one transaction."""
+
+RUNNING_SQL = "EXISTS (SELECT 1 FROM pgjobs_bulkoperation WHERE state = 'running')"
+"""An SQL expression: whether :func:`running` would name any."""
 
 _BUSY = 0.5  # seconds until a batch is tried again that met a lock
 _MOST_CONFLICTS = 200
@@ -97,14 +100,16 @@ def carry(
 
 def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
     """One batch in one transaction. None when the operation does not run, or somebody else has it in hand."""
+    alone = not connections[using].in_atomic_block
     try:
         with transaction.atomic(using=using):
-            brief_locks(using)
+            if alone:  # in a transaction of the caller's the limit would outlive the batch
+                brief_locks(using)
             found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
             operation = found.select_for_update(skip_locked=True).first()
             return None if operation is None else _batch(operation, by, using)
     except DatabaseError as error:
-        if not busy(error):
+        if not busy(error) or not alone:
             raise
         return Batch(0, BulkState.RUNNING, _BUSY)
 

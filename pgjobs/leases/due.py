@@ -18,7 +18,7 @@ SELECT COALESCE(bool_or(first.due), false),
 FROM lanes LEFT JOIN LATERAL (
     SELECT true AS due FROM {table} AS t
     WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
-      AND t.available_at <= statement_timestamp() AND t.{kind} = ANY(%(kinds)s::text[]) AND {kind_open}
+      AND t.available_at <= statement_timestamp() AND t.{kind} = ANY(%({kinds})s::text[]) AND {kind_open}
     ORDER BY t.available_at LIMIT 1
 ) AS first ON true
 LEFT JOIN LATERAL (
@@ -30,14 +30,19 @@ LEFT JOIN LATERAL (
 WHERE {queue_open}"""
 
 _SUSPECTS = """
-SELECT count(*) FILTER (WHERE available_at <= statement_timestamp()),
-       extract(epoch FROM min(available_at) FILTER (WHERE available_at > statement_timestamp())
-                          - statement_timestamp())::float8
+SELECT count(*) FILTER (WHERE {soon}),
+       extract(epoch FROM min(available_at) FILTER (WHERE NOT {soon}) - statement_timestamp())::float8
 FROM (SELECT available_at FROM {table}
       WHERE status = '{claimable}' AND crash_count > 0 AND {kind} = ANY(%(kinds)s::text[])
         AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[]))
-        AND {kind_open} AND {queue_open}
+        AND {open}
       ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
+
+_ANY_SUSPECT = """EXISTS (
+    SELECT 1 FROM {table} WHERE status = '{claimable}' AND crash_count > 0 AND {soon}
+    AND {kind} = ANY(%({kinds})s::text[])
+    AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])) AND {open})"""
+_SOON = "(available_at <= statement_timestamp() + make_interval(secs => %(ahead)s))"
 
 
 def outlook(
@@ -47,28 +52,57 @@ def outlook(
 
     What is paused is not due.
     """
-    sql = _OUTLOOK.format(
-        lanes=all_lanes(model, named=bool(queues)),
-        table=table_of(model),
-        claimable=claimable(model),
-        kind=model.LEASE.kind_column,
-        kind_open=not_paused(f"t.{model.LEASE.kind_column}", "type"),
-        queue_open=not_paused("lanes.queue", "queue"),
-    )
+    sql = outlook_sql(model, named=bool(queues))
     ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
     return due, None if seconds is None else float(seconds)
 
 
+def outlook_sql(model: type[LeasedRow], *, named: bool, kinds: str = "kinds") -> str:
+    """The statement of :func:`outlook`, to be part of a larger one; ``kinds`` is the name of its parameter."""
+    return _OUTLOOK.format(
+        lanes=all_lanes(model, named=named),
+        table=table_of(model),
+        claimable=claimable(model),
+        kind=model.LEASE.kind_column,
+        kinds=kinds,
+        kind_open=not_paused(f"t.{model.LEASE.kind_column}", "type"),
+        queue_open=not_paused("lanes.queue", "queue"),
+    )
+
+
 def suspects_waiting(
-    model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
+    model: type[LeasedRow],
+    *,
+    kinds: Sequence[str],
+    queues: Sequence[str] = (),
+    ahead: float = 0.0,
+    using: str,
 ) -> tuple[int, float | None]:
-    """How many suspects are due (counted to 100), and seconds until the next one is, or None."""
+    """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None."""
     sql = _SUSPECTS.format(
         table=table_of(model),
         claimable=model.LEASE.claimable,
         kind=model.LEASE.kind_column,
-        kind_open=not_paused(model.LEASE.kind_column, "type"),
-        queue_open=not_paused("queue", "queue"),
+        soon=_SOON,
+        open=_open(model),
     )
-    ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
+    params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
+    ((due, seconds),) = rows(using, sql, params)
     return due, None if seconds is None else float(seconds)
+
+
+def suspect_sql(model: type[LeasedRow], *, kinds: str = "kinds") -> str:
+    """An SQL expression: whether :func:`suspects_waiting` would count any. Its parameters bear the same names."""
+    return _ANY_SUSPECT.format(
+        table=table_of(model),
+        claimable=model.LEASE.claimable,
+        soon=_SOON,
+        kind=model.LEASE.kind_column,
+        kinds=kinds,
+        open=_open(model),
+    )
+
+
+def _open(model: type[LeasedRow]) -> str:
+    """The condition that neither a row's queue nor its kind is paused."""
+    return f"{not_paused('queue', 'queue')} AND {not_paused(model.LEASE.kind_column, 'type')}"

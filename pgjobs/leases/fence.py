@@ -59,14 +59,17 @@ def error_appended(entry: str, table: str = "leased") -> str:
     )
 
 
-def hold(model: type[LeasedRow], lease: Lease, *, using: str) -> None:
+def hold(model: type[LeasedRow], lease: Lease, *, using: str) -> str:
     """Lock the row for the rest of the caller's transaction; while it lasts nobody can take the lease away.
 
-    Raises :class:`LeaseLost` when the row no longer carries the token.
+    Returns the number of the transaction. Raises :class:`LeaseLost` when the row no longer carries the token.
     """
     rows = model._base_manager.using(using).select_for_update(no_key=True)
-    if not rows.filter(pk=lease.pk, status=RUNNING, lease_token=lease.token).values_list("pk").first():
+    held = rows.filter(pk=lease.pk, status=RUNNING, lease_token=lease.token)
+    number: str | None = held.values_list(RawSQL("pg_current_xact_id()::text", ()), flat=True).first()
+    if number is None:
         raise LeaseLost(lease.label, lease.pk)
+    return number
 
 
 def hold_in(
@@ -76,7 +79,7 @@ def hold_in(
     *,
     using: str,
     keep_trying: Callable[[], bool] = lambda: False,
-) -> None:
+) -> str:
     """Open a transaction on this thread's connection, to be ended by ``opened``, and :func:`hold` the row in it.
 
     Nothing has been done in it yet: so when an outage has ended the connection while its owner computed, a new one
@@ -88,9 +91,9 @@ def hold_in(
         try:
             with ExitStack() as trial:
                 trial.enter_context(transaction.atomic(using=using, durable=True))
-                hold(model, lease, using=using)
+                number = hold(model, lease, using=using)
                 opened.push(trial.pop_all())
-                return
+                return number
         except OUTAGE:
             drop(using)
             if stale:

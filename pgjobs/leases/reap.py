@@ -52,15 +52,18 @@ SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
     completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
     last_error = told.message,
     {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
-    errors = {errors},
+    errors = {errors},{lost}
     {cleared}
 FROM told WHERE leased.id = told.id
 RETURNING leased.id, leased.status"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
+_LAPSED = "lease_expires_at < clock_timestamp()"
 _ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
 
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
+_LOST = """
+    error_class = '{lost_class}', fingerprint = {lost_fingerprint},"""
 _ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
 
@@ -73,7 +76,12 @@ def reap_lapsed(
     model: type[LeasedRow], *, using: str, limit: int | None = None, on_exhausted: OnExhausted | None = None
 ) -> Reaped:
     """Take back up to ``limit`` rows whose lease has ended by the database's clock. No kind of row is exempt."""
-    return _reap(model, "lease_expires_at < clock_timestamp()", _params(limit), using, on_exhausted)
+    return _reap(model, _LAPSED, _params(limit), using, on_exhausted)
+
+
+def lapsed_sql(model: type[LeasedRow]) -> str:
+    """An SQL expression: whether there is anything for :func:`reap_lapsed`."""
+    return f"EXISTS ({_ANY.format(table=_table(model), running=RUNNING, which=_LAPSED)})"
 
 
 def reap_owner(
@@ -111,7 +119,7 @@ def _reap(
     model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
 ) -> Reaped:
     """One batch: in one transaction, or row by row when one of its rows cannot be moved."""
-    if not rows(using, _ANY.format(table=f'"{model._meta.db_table}"', running=RUNNING, which=which), params):
+    if not rows(using, _ANY.format(table=_table(model), running=RUNNING, which=which), params):
         return Reaped()
     try:
         reaped = retrying(using, lambda: _reap_batch(model, which, params, using, on_exhausted))
@@ -142,8 +150,9 @@ def _reap_batch(
 def _reap_singly(
     model: type[LeasedRow], which: str, params: dict[str, Any], using: str, on_exhausted: OnExhausted | None
 ) -> Reaped:
-    table = f'"{model._meta.db_table}"'
-    listing = f"SELECT id FROM {table} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    listing = (
+        f"SELECT id FROM {_table(model)} WHERE status = '{RUNNING}' AND {which} ORDER BY id LIMIT %(limit)s"  # noqa: S608
+    )
     total = Reaped()
     for (pk,) in rows(using, listing, params):
         one = {**params, "pk": pk}
@@ -159,10 +168,19 @@ def _reap_singly(
     return total
 
 
+def _entry(model: type[LeasedRow]) -> str:
+    fingerprint = model.LEASE.lost_fingerprint
+    return f"{_ENTRY} || jsonb_build_object('fingerprint', {fingerprint})" if fingerprint else _ENTRY
+
+
+def _table(model: type[LeasedRow]) -> str:
+    return f'"{model._meta.db_table}"'
+
+
 def _sql(model: type[LeasedRow], which: str) -> str:
     rules = model.LEASE
     return _REAP.format(
-        table=f'"{model._meta.db_table}"',
+        table=_table(model),
         running=RUNNING,
         which=which,
         spent=_SPENT,
@@ -170,6 +188,9 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         claimable=rules.claimable,
         final="true" if rules.exhausted_is_final else "false",
         reason=rules.exhausted_reason_column,
-        errors=error_appended(_ENTRY),
+        errors=error_appended(_entry(model)),
+        lost=_LOST.format(lost_class=rules.lost_class, lost_fingerprint=rules.lost_fingerprint)
+        if rules.lost_class
+        else "",
         cleared=LEASE_CLEARED,
     )

@@ -37,14 +37,14 @@ def finishing(
         )
     committed: list[bool] = []
     with ExitStack() as opened:
-        hold_in(opened, Job, job.lease, using=using, keep_trying=keep_trying)
+        number = hold_in(opened, Job, job.lease, using=using, keep_trying=keep_trying)
         session = connection.connection
         if job.idempotency_key and not produce(
             job.lease.owner, [(job.idempotency_key, job.lease.pk, result)], using=using
         ):
             raise AlreadyProduced(job.idempotency_key, job.lease.pk)
         yield
-        if not still_in_transaction(using, session):
+        if not still_in_transaction(using, session, number):
             raise CommitLost(job.lease.pk)
         leave(
             Job,

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from pgjobs.exceptions import AppendOnly
 from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
 from pgjobs.leases.states import LeaseRules
+from pgjobs.queue.fingerprints import LOST, LOST_FINGERPRINT
 from pgjobs.queue.states import JobStatus
 
 
@@ -24,6 +25,8 @@ class Job(LeasedRow):
         exhausted=JobStatus.DEAD.value,
         exhausted_reason_column="note",
         exhausted_is_final=True,
+        lost_class=LOST,
+        lost_fingerprint=LOST_FINGERPRINT,
     )
 
     job_type = models.CharField(max_length=200, help_text="the registered handler that runs it")
@@ -45,6 +48,10 @@ class Job(LeasedRow):
         default=False, db_default=False, help_text="somebody is woken by the transaction that ends it"
     )
     note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
+    error_class = models.CharField(max_length=300, null=True, blank=True)  # noqa: DJ001 - null is "none yet"
+    fingerprint = models.CharField(  # noqa: DJ001 - null is "none yet"
+        max_length=40, null=True, blank=True, help_text="one for all failures of one cause"
+    )
     discarded_at = models.DateTimeField(null=True, blank=True, help_text="put out of sight by a person")
     copied_from = models.BigIntegerField(
         null=True, blank=True, help_text="id of the job it is an edited copy of"
@@ -78,6 +85,13 @@ class Job(LeasedRow):
                     fields=["-completed_at"], name=f"pgjobs_job_{status}", condition=models.Q(status=status)
                 )
                 for status in (JobStatus.FAILED.value, JobStatus.DEAD.value, JobStatus.CANCELLED.value)
+            ),
+            models.Index(
+                fields=["fingerprint", "-id"],
+                name="pgjobs_job_fingerprint",
+                condition=models.Q(
+                    status__in=[JobStatus.DEAD.value, JobStatus.FAILED.value], discarded_at__isnull=True
+                ),
             ),
         ]
 
@@ -115,6 +129,8 @@ class ArchivedJob(models.Model):
     discarded_at = models.DateTimeField(null=True, blank=True)
     copied_from = models.BigIntegerField(null=True, blank=True)
     superseded_by = models.BigIntegerField(null=True, blank=True)
+    error_class = models.CharField(max_length=300, null=True, blank=True)  # noqa: DJ001 - null is "none"
+    fingerprint = models.CharField(max_length=40, null=True, blank=True)  # noqa: DJ001 - null is "none"
     archived_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -160,6 +176,13 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField(db_default=Now())
     last_poll_at = models.DateTimeField(null=True, blank=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
+    last_done_at = models.DateTimeField(null=True, blank=True, help_text="latest end of a job or a turn")
+    busy = models.IntegerField(null=True, blank=True, help_text="slots in use at the last heartbeat")
+    rss_bytes = models.BigIntegerField(null=True, blank=True, help_text="memory at the last heartbeat")
+    heartbeat_seconds = models.FloatField(null=True, blank=True)
+    handlers = models.JSONField(null=True, blank=True, help_text="job types and workflows it knows")
+    code_version = models.CharField(max_length=100, default="", db_default="", blank=True)
+    draining = models.BooleanField(default=False, db_default=False, help_text="finishes and claims no more")
 
     class Meta:
         verbose_name = "worker"
@@ -167,6 +190,43 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Counts(models.Field):  # type: ignore[type-arg]
+    """An array of bigint. (Django's own ArrayField wants ``django.contrib.postgres`` installed.)"""
+
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return "bigint[]"
+
+
+class Minute(models.Model):
+    """How many jobs of one type in one queue came to which end in one minute, and how long they waited and ran.
+
+    The row of 1970 has the sums of all times: it never falls, whatever is pruned.
+    """
+
+    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
+    minute = models.DateTimeField()
+    queue = models.CharField(max_length=100)
+    job_type = models.CharField(max_length=200)
+    done = models.BigIntegerField(default=0, db_default=0, help_text="succeeded")
+    failed = models.BigIntegerField(default=0, db_default=0, help_text="ended: it can never work")
+    dead = models.BigIntegerField(default=0, db_default=0, help_text="ended: the attempts are spent")
+    retried = models.BigIntegerField(default=0, db_default=0, help_text="attempts with another to come")
+    wait_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum, from due to claimed")
+    run_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum")
+    wait_counts = Counts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
+    run_counts = Counts(help_text="the same of how long they ran")
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["minute"], name="pgjobs_minute_dead", condition=models.Q(dead__gt=0)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_type} in {self.queue} at {self.minute}"
 
 
 class _AppendOnlyRows(models.QuerySet["OperatorAction"]):

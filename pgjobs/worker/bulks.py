@@ -11,8 +11,10 @@ from pgjobs.worker import clock
 
 logger = logging.getLogger("pgjobs.bulk")
 
-_LOOK_EVERY = 10.0  # seconds; whoever starts an operation does the first batch
-_SOON = 2.0
+_LOOK_EVERY = (
+    10.0  # seconds, in a process that is never idle; whoever starts an operation does the first batch
+)
+_AGAIN = 1.0  # until an operation is looked at again that somebody else has in hand
 _BREATH = 0.02  # between two batches, so that claims have their turn
 
 
@@ -22,20 +24,27 @@ class BulkCarrier:
     def __init__(self, name: str, *, using: str) -> None:
         self._name = name
         self._using = using
-        self._due = clock.now() + random.uniform(0, _SOON)
+        self._due = clock.now() + _LOOK_EVERY * random.uniform(0.2, 1.0)
+        self._carrying = False
 
     @property
     def due(self) -> float:
         """When to look next, on the worker's clock."""
         return self._due
 
+    def looked(self, *, running: bool) -> None:
+        """Somebody has just seen whether an operation is to be carried."""
+        if not running:
+            self._due = clock.now() + _LOOK_EVERY
+        elif not self._carrying:
+            self._due = clock.now()
+
     def run_if_due(self) -> None:
         """A batch of each operation that runs."""
         if clock.now() < self._due:
             return
-        waits = []
-        for pk in running(using=self._using):
-            waits.append(self._batch(pk))
+        waits = [self._batch(pk) for pk in running(using=self._using)]
+        self._carrying = bool(waits)
         pause = min(waits) if waits else _LOOK_EVERY * random.uniform(0.8, 1.2)
         self._due = clock.now() + pause
 
@@ -48,5 +57,5 @@ class BulkCarrier:
         except Exception as error:
             logger.exception("bulk=%s cannot be carried on and is paused", pk)
             hold(pk, error, using=self._using)
-            return _LOOK_EVERY
-        return 1.0 if batch is None else max(batch.wait, _BREATH)
+            return _AGAIN
+        return _AGAIN if batch is None else max(batch.wait, _BREATH)

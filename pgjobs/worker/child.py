@@ -6,15 +6,15 @@ import sys
 
 
 def main(arguments: list[str]) -> int:
-    """Run one worker process. Arguments: options as JSON, file descriptors of lifeline and ledger."""
+    """Run one worker process. Arguments: options as JSON, file descriptors of lifeline, ledger and news."""
     import django
 
     django.setup()
     from pgjobs.worker.options import WorkerOptions
     from pgjobs.worker.process import WorkerProcess
 
-    options_json, lifeline, ledger = arguments
-    return WorkerProcess(WorkerOptions.from_json(options_json), int(lifeline), int(ledger)).run()
+    options_json, *descriptors = arguments
+    return WorkerProcess(WorkerOptions.from_json(options_json), *map(int, descriptors)).run()
 
 
 if __name__ == "__main__":

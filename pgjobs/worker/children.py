@@ -61,22 +61,37 @@ class Child:
         """Ids of rows whose code may have run when it ended, by table; None when all must be taken for such."""
         return begun(self.ledger)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it works on something now."""
+        rows = self.begun()
+        return rows is None or any(rows.values())
+
     def close(self) -> None:
         """Let go of pipe and ledger."""
         os.close(self.lifeline)
         os.close(self.ledger)
 
 
-def start(options: WorkerOptions, slot: str) -> Child:
-    """A fresh interpreter, in a process group of its own so that Ctrl-C reaches only the supervisor."""
+def start(options: WorkerOptions, slot: str, news: int) -> Child:
+    """A fresh interpreter, in a process group of its own so that Ctrl-C reaches only the supervisor.
+
+    ``news`` is where the child writes what its supervisor should know at once.
+    """
     options = replace(options, name=registration.new_name(slot))
     reading, writing = os.pipe()
     ledger = create()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pgjobs.worker.child", options.to_json(), str(reading), str(ledger)],
+            [
+                sys.executable,
+                "-m",
+                "pgjobs.worker.child",
+                options.to_json(),
+                *map(str, (reading, ledger, news)),
+            ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path) or "."},
-            pass_fds=(reading, ledger),
+            pass_fds=(reading, ledger, news),
             stdin=subprocess.DEVNULL,
             process_group=0,
         )

@@ -11,6 +11,11 @@ from pgjobs.exceptions import SettingsError
 RENEWALS_PER_LEASE = 3
 """A lease lives through two missed renewals."""
 
+START_AHEAD = 1.0
+"""Seconds before a suspect is due at which its process may be started: about what an interpreter takes to load."""
+SUSPECTS = b"\0"
+"""What a child writes to its supervisor; other bytes there are numbers of signals, none of which is 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:

@@ -9,18 +9,20 @@ import uuid
 from collections.abc import Callable
 
 from pgjobs.conf import get_settings
-from pgjobs.leases.due import outlook
+from pgjobs.leases.due import suspects_waiting
 from pgjobs.leases.lanes import Position
 from pgjobs.leases.release import release, release_claim
 from pgjobs.queue.enqueue import notify
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import Kind, known_kinds
-from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.lookout import Lookout, View
+from pgjobs.worker.options import START_AHEAD, WorkerOptions
 from pgjobs.worker.pace import Pace
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
@@ -40,19 +42,28 @@ class Producer(Service):
         holdings: Holdings,
         *,
         pace: Pace,
+        statistics: Statistics,
         hearing: Callable[[], bool],
         on_drained: Callable[[], None],
+        on_suspects: Callable[[], None],
     ) -> None:
         super().__init__(using)
         self._options = options
         self._slots = slots
         self._holdings = holdings
         self._pace = pace
+        self._statistics = statistics
         self._refill_at = slots.size - 1
         self._hearing = hearing
         self._on_drained = on_drained
-        self._reaper = Reaper(get_settings().reap_seconds, using=using) if options.reaper else None
+        self._on_suspects = on_suspects
         self._kinds = known_kinds()
+        self._lookout = Lookout(self._kinds, options.queues, using=using)
+        self._reaper = (
+            Reaper(get_settings().reap_seconds, using=using, on_requeued=on_suspects)
+            if options.reaper
+            else None
+        )
         self._positions = {kind: Position() for kind in self._kinds}
         self.sweeper = Sweeper(get_settings().idle_poll_seconds, name=options.name, using=using)
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
@@ -63,6 +74,13 @@ class Producer(Service):
         self._wakes_at = 0.0
         self._polled_at = clock.now()
         self._claimed_any = False
+        self._called = True
+        self._began_at = clock.now()
+
+    def wake(self) -> None:
+        """Tick now, and look for work whatever the last look said."""
+        self._called = True
+        super().wake()
 
     def poll_age(self) -> float:
         """Seconds since the loop last turned."""
@@ -89,6 +107,10 @@ class Producer(Service):
         with self._alarm_lock:
             if clock.now() >= self._alarm:
                 self._alarm = math.inf
+        self._statistics.flush_if_due()
+        called, self._called = self._called, False
+        if self._idle_polls and not called and not self._doubtful and self._nothing_to_do():
+            return
         self._hand_back_doubtful()
         if self._reaper is not None:
             self._reaper.run_if_due()
@@ -100,7 +122,30 @@ class Producer(Service):
         found = self._claim(room) if room > 0 else 0
         self._polled_at = clock.now()
         self._hungry = found >= room
-        self.interval = min(self._pause(found, room), max(self._alarm - clock.now(), 0.0))
+        self._sleep_for(self._pause(found, room))
+
+    def _nothing_to_do(self) -> bool:
+        """Whether an idle process may go on sleeping: one statement in place of a claim, a sweep and a reap."""
+        view = self._lookout.look()
+        self._tell_others(view)
+        if view.due or self.sweeper.seconds_until_due() <= 0:
+            return False
+        if self._reaper is not None and self._reaper.seconds_until_due() <= 0:
+            return False
+        self._polled_at = clock.now()
+        self._idle_polls += 1
+        self._sleep_for(min(self._idle_pause(), view.seconds + 0.001))
+        return True
+
+    def _tell_others(self, view: View) -> None:
+        self.sweeper.looked(view.wait_seconds, bulk=view.bulk)
+        if self._reaper is not None:
+            self._reaper.looked(lapsed=view.lapsed)
+        if view.suspects:
+            self._on_suspects()
+
+    def _sleep_for(self, pause: float) -> None:
+        self.interval = min(pause, max(self._alarm - clock.now(), 0.0))
         self._wakes_at = clock.now() + self.interval
 
     def last_tick(self) -> None:
@@ -118,13 +163,21 @@ class Producer(Service):
         return self._slots.size + ahead - self._slots.in_hand
 
     def _claim(self, limit: int) -> int:
-        """Claim from each kind in turn; whose turn comes first alternates, so that none is starved."""
-        found = 0
+        """Claim from each kind in turn.
+
+        In a flood whose turn comes first alternates, so that none is starved. With room to spare it is the kind that
+        had something last, so that a lone row does not wait for the answer about the other table.
+        """
+        found = dict.fromkeys(self._kinds, 0)
         for kind in self._kinds:
-            if found < limit:
-                found += self._claim_kind(kind, limit - found)
-        self._kinds.append(self._kinds.pop(0))
-        return found
+            if (left := limit - sum(found.values())) > 0:
+                found[kind] = self._claim_kind(kind, left)
+        total = sum(found.values())
+        if total >= limit:
+            self._kinds.append(self._kinds.pop(0))
+        elif total:
+            self._kinds.sort(key=lambda kind: not found[kind])
+        return total
 
     def _claim_kind(self, kind: Kind, limit: int) -> int:
         token = uuid.uuid4()
@@ -176,16 +229,19 @@ class Producer(Service):
         if self._options.drain or self._options.suspect:
             return self._drained_pause(found)
         self._idle_polls = 0 if found or room <= 0 else self._idle_polls + 1
+        pause = self._next_due() if self._idle_polls else math.inf
+        return min(pause, self._idle_pause())
+
+    def _idle_pause(self) -> float:
+        """Until the next poll or chore: longer the longer nothing was found, where notifications are heard."""
         pause = self._options.poll_seconds
         if self._idle_polls and self._hearing():
             slowest = max(get_settings().idle_poll_seconds, pause)
             pause = min(pause * 1.5 ** min(self._idle_polls, 20), slowest)
         pause *= random.uniform(0.8, 1.2)
-        if self._idle_polls:
-            pause = min(pause, self._next_due())
         if self._reaper is not None:
             pause = min(pause, self._reaper.seconds_until_due())
-        pause = min(pause, self.sweeper.seconds_until_due())
+        pause = min(pause, self.sweeper.seconds_until_due(), self._statistics.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
 
     def _next_due(self) -> float:
@@ -193,20 +249,29 @@ class Producer(Service):
 
         A row that is due although the claim found none is in another claim, which may not keep it.
         """
+        view = self._lookout.look()
+        self._tell_others(view)
+        return _LOCKED_ELSEWHERE if view.due else view.seconds + 0.001
+
+    def _drained_pause(self, found: int) -> float:
+        if found or len(self._holdings):
+            return _LOCKED_ELSEWHERE
+        pause = self._next_suspect() if self._options.suspect else self._next_due()
+        if pause <= _LOCKED_ELSEWHERE or (self._options.suspect and pause < math.inf):
+            return pause
+        self._on_drained()
+        return self._options.poll_seconds
+
+    def _next_suspect(self) -> float:
+        """Seconds until the suspect is due for which this process was started a little ahead; infinity for none."""
+        if self._claimed_any or clock.now() - self._began_at > 2 * START_AHEAD:
+            return math.inf
         soonest = math.inf
         for kind in self._kinds:
-            due, seconds = outlook(
+            due, seconds = suspects_waiting(
                 kind.model, kinds=kind.names(), queues=self._options.queues, using=self.using
             )
             if due:
                 return _LOCKED_ELSEWHERE
             soonest = min(soonest, math.inf if seconds is None else seconds + 0.001)
-        return soonest
-
-    def _drained_pause(self, found: int) -> float:
-        if found or len(self._holdings):
-            return _LOCKED_ELSEWHERE
-        if self._options.suspect or self._next_due() > _LOCKED_ELSEWHERE:
-            self._on_drained()
-            return self._options.poll_seconds
-        return _LOCKED_ELSEWHERE
+        return soonest if soonest < START_AHEAD else math.inf

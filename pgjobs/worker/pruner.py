@@ -17,7 +17,7 @@ logger = logging.getLogger("pgjobs.retention")
 
 _SHORTEST, _LONGEST = 2.0, 60.0  # seconds between two passes
 _DROP_EVERY = 3600.0
-_AUDIT_EVERY = 3600.0
+_AUDIT_FIRST, _AUDIT_EVERY = 60.0, 3600.0
 
 
 class Pruner:
@@ -32,7 +32,11 @@ class Pruner:
         soon = clock.now() + random.uniform(0, _SHORTEST)
         self._walk_due = math.inf if self._policy.shortest is None else soon
         self._drop_due = math.inf if self._policy.archive_seconds is None else soon
-        self._audit_due = math.inf if get_settings().audit_days is None else soon
+        self._audit_due = (
+            math.inf
+            if get_settings().audit_days is None
+            else clock.now() + _AUDIT_FIRST * random.uniform(1, 2)
+        )
 
     @property
     def due(self) -> float:

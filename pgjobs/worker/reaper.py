@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Callable
 
 from pgjobs.backoff import Backoff
 from pgjobs.leases.reap import Reaped, reap_lapsed
@@ -12,20 +14,31 @@ from pgjobs.worker.kinds import KINDS
 logger = logging.getLogger("pgjobs.worker")
 
 _FORGET_EVERY = 3600.0
+_AGAIN = 1.0
 
 
 class Reaper:
     """Reaps when due; jittered, so that many workers do not look at the same moment."""
 
-    def __init__(self, interval: float, *, using: str) -> None:
+    def __init__(self, interval: float, *, using: str, on_requeued: Callable[[], None] | None = None) -> None:
         self._using = using
+        self._on_requeued = on_requeued
         self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
         self._due = clock.now() + self._pace.delay(1)
+        self._ran_at = -math.inf
         self._forget_due = clock.now()
 
     def seconds_until_due(self) -> float:
         """How long the next pass may wait."""
         return max(self._due - clock.now(), 0.0)
+
+    def looked(self, *, lapsed: bool) -> None:
+        """Somebody has just seen whether a lease has lapsed: the next pass is due now, or after a whole interval.
+
+        What the last pass could not take is locked by somebody, and is tried once a second.
+        """
+        now = clock.now()
+        self._due = max(now, self._ran_at + _AGAIN) if lapsed else now + self._pace.delay(1)
 
     def run_if_due(self) -> None:
         """One pass, when its time has come."""
@@ -34,12 +47,15 @@ class Reaper:
 
     def run(self) -> Reaped:
         """Take back every lapsed lease, in batches, and forget workers that are long gone."""
-        self._due = clock.now() + self._pace.delay(1)
+        self._ran_at = clock.now()
+        self._due = self._ran_at + self._pace.delay(1)
         total = Reaped()
         for kind in KINDS:
             while batch := reap_lapsed(kind.model, using=self._using, on_exhausted=kind.on_exhausted):
                 total.requeued += batch.requeued
                 total.exhausted += batch.exhausted
+        if total.requeued and self._on_requeued is not None:
+            self._on_requeued()
         if total:
             logger.warning("reaped requeued=%s exhausted=%s", total.requeued, total.exhausted)
         if clock.now() >= self._forget_due:

@@ -21,7 +21,8 @@ from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
 from pgjobs.worker.kinds import KINDS, Kind, known_kinds
-from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
+from pgjobs.worker.probes import Probes
 
 logger = logging.getLogger("pgjobs.supervisor")
 
@@ -30,17 +31,21 @@ _HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the resta
 _KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
 _STAY_FOR_DATABASE = 5.0  # seconds after a stop; later the leases lapse by themselves
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_LOOK_FOR_SUSPECTS = 30.0
+"""Seconds between two looks without a reason. As a rule there is one: a child died, or a child has seen suspects."""
 _DRAIN_WAITS_FOR_SUSPECTS = 30.0
 
 
 class Supervisor:
     """Runs until it is told to stop, or, when draining, until nothing is runnable.
 
-    It holds no thread and, at rest, no database connection, and waits for signals and the next due time alone.
+    It holds no thread (but that of its probes, if any) and, at rest, no database connection, and waits for signals and
+    the next due time alone.
     """
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, probes: Probes | None = None) -> None:
         self._options = options
+        self._probes = probes
         self._using = get_settings().database
         self._children: list[Child] = []
         self._restarts: dict[str, float] = {}
@@ -61,6 +66,8 @@ class Supervisor:
         """Supervise; return the exit code."""
         previous = self._install_signals()
         try:
+            if self._probes is not None:
+                self._probes.start(self._options, lambda: (list(self._children), bool(self._stop_requests)))
             for index in range(self._options.processes):
                 if not self._stop_requests:
                     self._start(str(index + 1), self._options)
@@ -70,6 +77,8 @@ class Supervisor:
         finally:
             for child in self._children:
                 child.send(signal.SIGKILL)
+            if self._probes is not None:
+                self._probes.stop()
             self._restore_signals(previous)
 
     def _turn(self) -> None:
@@ -99,7 +108,7 @@ class Supervisor:
         return self._stop_requests == 1 and clock.now() < self._last_end_at + _STAY_FOR_DATABASE
 
     def _start(self, slot: str, options: WorkerOptions) -> None:
-        self._children.append(start(options, slot))
+        self._children.append(start(options, slot, self._waker.fileno()))
 
     def _collect(self) -> None:
         """Take note of children that have ended."""
@@ -165,29 +174,37 @@ class Supervisor:
                 reaped.exhausted,
             )
             self._suspects_left = True
-            soon = clock.now() + get_settings().crash_delay_seconds * 0.9
-            self._suspects_due = min(self._suspects_due, soon)
+            self._suspects_due = clock.now()
 
     def _isolate_suspects(self) -> None:
         """Start one process for each due suspect, as far as there is room for them."""
         due, next_due = self._suspects_waiting()
-        running = sum(child.options.suspect for child in self._children)
-        room = get_settings().isolated_processes - running
-        for index in range(min(due, max(room, 0))):
+        alone = [child for child in self._children if child.options.suspect]
+        starting = sum(not child.has_begun for child in alone)  # each will take one of those that are due
+        room = get_settings().isolated_processes - len(alone)
+        for index in range(max(min(due - starting, room), 0)):
             if self._stop_requests:
                 return
-            alone = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
-            self._start(f"suspect{index + 1}", alone)
-        self._suspects_left = bool(due or running) or (
+            one = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
+            self._start(f"suspect{index + 1}", one)
+        self._suspects_left = bool(due or alone) or (
             next_due is not None and next_due < _DRAIN_WAITS_FOR_SUSPECTS
         )
-        wait = get_settings().reap_seconds if next_due is None else min(next_due, get_settings().reap_seconds)
+        wait = get_settings().reap_seconds if self._suspects_left else _LOOK_FOR_SUSPECTS
+        if next_due is not None:
+            wait = min(next_due - START_AHEAD, wait)
         self._suspects_due = clock.now() + max(wait, 0.05)
 
     def _suspects_waiting(self) -> tuple[int, float | None]:
-        """How many are due, of all kinds, and seconds until the next one is."""
+        """How many are due or nearly so, of all kinds, and seconds until the next one is."""
         found = [
-            suspects_waiting(kind.model, kinds=kind.names(), queues=self._options.queues, using=self._using)
+            suspects_waiting(
+                kind.model,
+                kinds=kind.names(),
+                queues=self._options.queues,
+                ahead=START_AHEAD,
+                using=self._using,
+            )
             for kind in known_kinds()
         ]
         later = [seconds for _, seconds in found if seconds is not None]
@@ -238,8 +255,8 @@ class Supervisor:
             due.append(clock.now() + 0.5)
         timeout = max(min(due) - clock.now(), 0.0) if due else None
         ready, _, _ = select.select([self._wakeup], [], [], timeout)
-        if ready:
-            self._wakeup.recv(4096)
+        if ready and SUSPECTS in self._wakeup.recv(4096):
+            self._suspects_due = clock.now()
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         # May come between any two instructions, so it only counts; select() returns, and the turn does the rest.

@@ -178,11 +178,13 @@ class Turn:
         lost = CommitLost(lease.pk, "execution", "ctx.atomic()")
         try:
             with ExitStack() as opened:
-                hold_in(opened, Execution, lease, using=using, keep_trying=lambda: self._holding.surely_held)
+                number = hold_in(
+                    opened, Execution, lease, using=using, keep_trying=lambda: self._holding.surely_held
+                )
                 session = connection.connection
                 with covering(using, "ctx.atomic()", self._holding.execution.workflow_name):
                     yield
-                if not still_in_transaction(using, session):
+                if not still_in_transaction(using, session, number):
                     raise lost
                 write(lambda step: record_here(replace(step, lease=lease), using=using))
                 transaction.on_commit(lambda: committed.append(True), using=using)

@@ -18,7 +18,7 @@ from pgjobs.workflows.waits import children_ended, jobs_ended, wake
 
 logger = logging.getLogger("pgjobs.workflows")
 
-REPAIR_SECONDS = 10.0
+REPAIR_SECONDS = 60.0
 """Time between two looks of one process for what nobody woke. Such rows come from edits by hand, not from pgjobs."""
 
 _AGAIN_SECONDS = 1.0
@@ -49,13 +49,16 @@ WHERE wait.id = ANY(%(ids)s::bigint[]) AND wait.execution_id = ANY(%(locked)s::b
   AND wait.resolved_at IS NULL AND wait.wake_at <= statement_timestamp()
 RETURNING wait.execution_id, wait.id"""
 
+SECONDS_TO_WAIT_SQL = """extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
+    WHERE resolved_at IS NULL AND wake_at IS NOT NULL) - statement_timestamp())::float8"""
+"""An SQL expression: seconds until the first wait is due, below 0 when it is overdue, null when none waits."""
+
 # The very first, and the first that is not overdue by a second: two probes of the partial index.
-_SECONDS = """
-SELECT extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
-                           WHERE resolved_at IS NULL AND wake_at IS NOT NULL) - statement_timestamp())::float8,
+_SECONDS = f"""
+SELECT {SECONDS_TO_WAIT_SQL},
        extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
                            WHERE resolved_at IS NULL AND wake_at > statement_timestamp() - interval '1 second')
-                          - statement_timestamp())::float8"""
+                          - statement_timestamp())::float8"""  # noqa: S608 - a constant
 
 # A window of the awaited jobs and children: has the target ended, or gone?
 _TARGETS = """

@@ -113,6 +113,15 @@ def test_discarding_and_what_is_discarded_is_out_of_sight(ended: Ended) -> None:
     assert preview(DEAD, "retry").count == 0 and carried(started()).done == 0
 
 
+def test_one_cause_among_many(ended: Ended) -> None:
+    ids = ended(10)
+    Job.objects.filter(pk__in=ids[:4]).update(fingerprint="9a3f", error_class="ChargeDeclined")
+
+    seen = preview({"status": "dead", "error_class": "ChargeDeclined"}, "retry")
+    assert (seen.count, seen.words) == (4, "status dead, error class ChargeDeclined")
+    assert carried(started(given={"status": "dead", "fingerprint": "9a3f"})).done == 4
+
+
 def test_jobs_that_come_or_die_later_are_not_meant(ended: Ended) -> None:
     ended(3)
     pk = started()

@@ -111,6 +111,7 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"WORKFLOW_WARN_CALLS": 101, "WORKFLOW_MAX_CALLS": 100}, "E013"),
         ({"WORKFLOW_MAX_CALLS": 100_001}, "W009"),
         ({"WORKFLOW_MAX_GATHER": 100_001}, "W009"),
+        ({"HEALTH_ALLOW": ["10.0.0.0/8", "monitor.example"]}, "E020"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings: Any, given: Any, found: str) -> None:

@@ -86,12 +86,14 @@ def test_behind_a_held_snapshot_a_claim_does_not_wade_through_what_was_claimed()
         for _ in range(30):
             assert len(claim_ids(100, position=position)) == 100
 
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE pgjobs_job")  # whatever autovacuum found a moment ago
         from_start = buffers("all", {})
         from_position = buffers("known", position.params())
     finally:
         other.close()
     assert Job.objects.filter(status="pending").count() == 1_000
-    assert from_position < from_start
+    assert from_position * 2 < from_start
 
 
 def buffers(lanes: str, params: dict[str, object]) -> int:

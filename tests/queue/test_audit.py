@@ -149,7 +149,7 @@ def test_nothing_goes_when_the_audit_is_kept_for_ever(settings: Any) -> None:
 
 def test_workers_prune_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.PGJOBS = {"AUDIT_DAYS": 30}
-    monkeypatch.setattr("pgjobs.worker.pruner._SHORTEST", 0.0)
+    monkeypatch.setattr("pgjobs.worker.pruner._AUDIT_FIRST", 0.0)
     kept(at=Now() - timedelta(days=31))
 
     pruner = Pruner(using=QUEUE)

@@ -142,6 +142,12 @@ def roll_back_below_django() -> None:
     raw.rollback()
 
 
+def roll_back_and_go_on() -> None:
+    """What follows is in another transaction, which nobody fenced."""
+    statement("ROLLBACK")
+    statement("BEGIN")
+
+
 def end_the_session() -> None:
     """As a restart of the server would."""
     pid = connection.connection.info.backend_pid
@@ -149,7 +155,9 @@ def end_the_session() -> None:
         other.run(statement, f"SELECT pg_terminate_backend({pid}, 20000)")
 
 
-@pytest.mark.parametrize("harm", [close, close_and_reopen, roll_back, roll_back_below_django])
+@pytest.mark.parametrize(
+    "harm", [close, close_and_reopen, roll_back, roll_back_below_django, roll_back_and_go_on]
+)
 def test_a_commit_that_will_not_happen_is_noticed(harm: Callable[[], None]) -> None:
     job = running(idempotency_key="k")
     with (

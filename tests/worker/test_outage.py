@@ -1,11 +1,15 @@
 """The server goes away, or its word does: nothing is charged for it, and nothing is done twice."""
 
 import signal
+import sys
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
+from pgjobs.models import Job
 from tests.conftest import OwnServer
 from tests.jobsapp.jobs import effect, fail_with, hold, ok
 from tests.jobsapp.misbehaving import return_when_open
@@ -64,6 +68,23 @@ def test_the_server_crashes_and_comes_back(own_server: OwnServer, gate: Callable
     assert workers.wait(30) == 0, "workers end although they cannot say goodbye"
 
 
+@pytest.mark.outage
+def test_a_reaper_of_its_own_waits_until_a_read_only_server_takes_writes(own_server: OwnServer) -> None:
+    lapsed = ok.enqueue()
+    Job.objects.filter(pk=lapsed.pk).update(
+        status="running", lease_owner="gone", lease_token=uuid.uuid4(), lease_expires_at=Now()
+    )
+    own_server.make_read_only(True)
+    reaper = own_server.spawn_workers.start(
+        [sys.executable, "manage.py", "runreaper", "--interval", "0.2"], env=hurried()
+    )
+    wait_until(lambda: "away or refuses" in reaper.output(), 30, reaper.output)
+
+    own_server.make_read_only(False)
+
+    wait_until(lambda: row(lapsed.pk).crash_count == 1, 30, reaper.output)
+
+
 @pytest.fixture
 def proxy(transactional_db: None) -> Iterator[Proxy]:
     with Proxy(connection.get_connection_params()) as proxy:
@@ -78,7 +99,11 @@ def behind(proxy: Proxy, spawn: Spawn) -> Callable[..., Workers]:
     return lambda *options, **more: spawn(*options, clock=STEADY, env={"DATABASE_URL": url}, **more)
 
 
-CLAIM, SUCCEED, SETTLE = "RECURSIVE lanes", "SET status = 'succeeded'", "SET status = given.status"
+CLAIM, SUCCEED, SETTLE = (
+    "attempt_count = leased.attempt_count + 1",
+    "SET status = 'succeeded'",
+    "SET status = given.status",
+)
 
 
 def test_a_claim_whose_reply_is_lost_is_handed_back(proxy: Proxy, behind: Callable[..., Workers]) -> None:

@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import Error
 
 from pgjobs import connections
 from pgjobs.conf import get_settings
@@ -45,12 +46,14 @@ class Command(BaseCommand):
             try:
                 self._report(reaper)
                 failures, pause = 0, reaper.seconds_until_due()
-            except connections.OUTAGE as error:
+            except Error as error:
+                if not connections.is_outage(error):
+                    raise
                 connections.drop(using)
                 failures += 1
                 pause = RECONNECT.delay(failures)
                 if not failures & (failures - 1):
-                    self.stderr.write(f"pgjobs: the database is away: {error}")
+                    self.stderr.write(f"pgjobs: the database is away or refuses: {error}")
             try:
                 stop.get(timeout=pause)
                 return
