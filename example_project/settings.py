@@ -52,9 +52,11 @@ INSTALLED_APPS = [
     "example_project.incidents",
     "example_project.benchmark",
     "example_project.lab",
+    "example_project.screenshots",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "example_project.security.content_security_policy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -27,6 +28,8 @@ LARGEST_JSON_BYTES = 200_000_000
 """PostgreSQL refuses jsonb of about 256 MB; text grows on its way there."""
 SMALLEST_ERROR_BYTES = 500
 LONGEST_GRACE_SECONDS = 3_600
+SHORTEST_AUDIT_DAYS = 7
+LARGEST_WORKFLOW = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,16 @@ _RULES = (
         "Add an alias with the server's own address to DATABASES, or remove LISTEN_DATABASE: polling is enough.",
     ),
     Rule(
+        "pgjobs.E013",
+        "WORKFLOW_WARN_CALLS is not above WORKFLOW_MAX_CALLS",
+        "Lower WORKFLOW_WARN_CALLS or raise WORKFLOW_MAX_CALLS: an execution should be warned before it is paused.",
+    ),
+    Rule(
+        "pgjobs.E020",
+        "PGJOBS['HEALTH_ALLOW'] holds addresses and networks",
+        "Write each as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32; a host name cannot be compared with an address.",
+    ),
+    Rule(
         "pgjobs.W001",
         "USE_TZ is True",
         "Set USE_TZ = True: times without a zone are ambiguous for an hour each year.",
@@ -138,6 +151,18 @@ _RULES = (
         "Routers send the app pgjobs to PGJOBS['DATABASE']",
         "Set DATABASE_ROUTERS = ['pgjobs.routers.PgJobsRouter'], or answer for the app label pgjobs in your own.",
     ),
+    Rule(
+        "pgjobs.W008",
+        "AUDIT_DAYS is at least 7",
+        "Raise AUDIT_DAYS, or set it to None to keep the audit for ever: a week is soon over when an incident is "
+        "looked into.",
+    ),
+    Rule(
+        "pgjobs.W009",
+        "WORKFLOW_MAX_CALLS and WORKFLOW_MAX_GATHER are at most 100,000",
+        "Lower it. Each turn replays all calls of its execution, and a gather is one transaction: use "
+        "ctx.continue_as_new, and gather in parts.",
+    ),
 )
 
 CATALOGUE = {rule.id: rule for rule in _RULES}
@@ -152,7 +177,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         settings = get_settings()
     except SettingsError as error:
         return [*found, _breach("E001", str(error))]
-    return [*found, *_clocks(settings), *_sizes(settings)]
+    checked = (_clocks, _sizes, _networks, _workflows)
+    return [*found, *(message for part in checked for message in part(settings))]
 
 
 @register(TAG)
@@ -217,6 +243,9 @@ def _clocks(settings: Settings) -> Iterator[CheckMessage]:
     if settings.shutdown_grace_seconds > LONGEST_GRACE_SECONDS:
         yield _breach("W002", f"SHUTDOWN_GRACE_SECONDS is {settings.shutdown_grace_seconds:g}; at most 3600.")
 
+    if settings.audit_days is not None and settings.audit_days < SHORTEST_AUDIT_DAYS:
+        yield _breach("W008", f"AUDIT_DAYS is {settings.audit_days:g}; at least {SHORTEST_AUDIT_DAYS}.")
+
 
 def _sizes(settings: Settings) -> Iterator[CheckMessage]:
     for key in ("MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES"):
@@ -227,6 +256,23 @@ def _sizes(settings: Settings) -> Iterator[CheckMessage]:
         yield _breach(
             "E009", f"MAX_ERROR_BYTES is {settings.max_error_bytes}; at least {SMALLEST_ERROR_BYTES}."
         )
+
+
+def _workflows(settings: Settings) -> Iterator[CheckMessage]:
+    warn, most = settings.workflow_warn_calls, settings.workflow_max_calls
+    if warn > most:
+        yield _breach("E013", f"WORKFLOW_WARN_CALLS is {warn:,} with WORKFLOW_MAX_CALLS {most:,}.")
+    for key in ("WORKFLOW_MAX_CALLS", "WORKFLOW_MAX_GATHER"):
+        if (size := getattr(settings, key.lower())) > LARGEST_WORKFLOW:
+            yield _breach("W009", f"{key} is {size:,}; at most {LARGEST_WORKFLOW:,}.")
+
+
+def _networks(settings: Settings) -> Iterator[CheckMessage]:
+    for text in settings.health_allow:
+        try:
+            ip_network(text, strict=False)
+        except ValueError as error:
+            yield _breach("E020", f"PGJOBS['HEALTH_ALLOW'] holds {text!r}: {error}.")
 
 
 def _driver(connection: Any) -> Iterator[CheckMessage]:

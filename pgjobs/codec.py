@@ -20,7 +20,9 @@ from pgjobs.conf import get_settings
 from pgjobs.exceptions import NotStorable
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _MAX_INT_BITS = 14_000  # json refuses integers of more than 4,300 digits, about 14,280 bits
+_SMALL = 2**63
 
 
 def dumps(value: Any, *, label: str, max_bytes: int) -> str:
@@ -29,7 +31,9 @@ def dumps(value: Any, *, label: str, max_bytes: int) -> str:
     ``label`` opens the path in errors ("payload", "result"). Raises :class:`NotStorable` for NUL and lone
     surrogates, NaN and infinities, keys that are not text, unknown types, values nested too deep or too large.
     """
-    text = json.dumps(_encode(value, label, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _flat_text(value) if type(value) is dict else None
+    if text is None:
+        text = _TO_JSON(_encode(value, label, 0))
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
         raise NotStorable(
@@ -89,6 +93,19 @@ def check_text(value: str, path: str) -> str:
             path, f"{what} at position {bad.start()} cannot be stored by PostgreSQL", "Remove or replace it."
         )
     return value
+
+
+def _flat_text(value: dict[Any, Any]) -> str | None:
+    """JSON of a dict of text and small numbers, which most payloads are; None for what needs a closer look."""
+    for key, inner in value.items():
+        kind = type(inner)
+        plain = kind is str or inner is None or kind is bool or (kind is int and -_SMALL < inner < _SMALL)
+        if not plain or type(key) is not str or key[:1] == "$":
+            return None
+    text = _TO_JSON(value)
+    if "\\u0000" in text or (not text.isascii() and _UNSTORABLE.search(text)):
+        return None
+    return text
 
 
 def _encode(value: Any, path: str, depth: int) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -68,8 +68,21 @@ class Settings:
     """How long the row of a stopped worker is kept."""
     workflow_retention_seconds: float | None = None
     """How long an ended execution stays in the live tables; None keeps it for ever."""
+    workflow_retention_failed_seconds: float | None = None
+    """The same for failed ones; None: as long as the others."""
+    workflow_retention_cancelled_seconds: float | None = None
+    """The same for cancelled ones; None: as long as the others."""
     workflow_retention: Retention = "archive"
     """What becomes of it then: moved to the archive table with its whole story, or deleted."""
+    workflow_warn_calls: int = 1_000
+    """Durable calls of one execution at which its worker advises ``ctx.continue_as_new``: each turn replays them
+    all."""
+    workflow_max_calls: int = 10_000
+    """Most durable calls of one execution; it is paused before it makes another."""
+    workflow_max_gather: int = 10_000
+    """Most jobs of one ``ctx.gather``; they are enqueued in one transaction."""
+    workflow_slow_turn_seconds: float = 300
+    """How long a turn may go on without a durable call before its worker says where it stands."""
     job_retention_seconds: float | None = None
     """How long an ended job stays in the live table; None keeps it for ever."""
     job_retention_failed_seconds: float | None = None
@@ -78,6 +91,34 @@ class Settings:
     """What becomes of an ended job then: moved to the archive, partitioned by month, or deleted."""
     job_archive_retention_seconds: float | None = None
     """Age, counted from the end of its jobs, at which a month of the archive is dropped; None keeps all."""
+    audit_days: float | None = 365
+    """How long the record of what operators did is kept; None keeps it for ever."""
+    redact: Sequence[str] = ()
+    """Further keys to hide on pages, in commands and exports, beside those with API, AUTH, TOKEN, KEY, SECRET, PASS or
+    SIGNATURE in them: words that a key contains, or paths such as ``customer.email``; ``!author`` shows that key all
+    the same."""
+    code_version: str | Callable[[], str] | None = None
+    """The version of the project's code that workers report, or a function that says it; None is the environment
+    variable ``PGJOBS_CODE_VERSION``."""
+    statistics_days: float = 14
+    """How long the figures per minute are kept."""
+    queue_slo_seconds: float = 300
+    """A queue whose oldest due job waits longer is late."""
+    queue_slo: Mapping[str, float] = field(default_factory=dict)
+    """The same for single queues: ``{"mail": 60}``."""
+    dead_alert: int = 1_000
+    """Dead and failed jobs in the table from which on their number is a problem of its own."""
+    health_stale_seconds: float = 30
+    """A claim loop that has not turned for so long, nor for five polls, stands still: its worker is not alive."""
+    health_token: str | None = None
+    """Bearer token that opens the health and metrics endpoints."""
+    health_allow: Sequence[str] = ()
+    """Addresses and networks that may read them without a token: ``["10.0.0.0/8", "::1"]``."""
+
+    def loop_stale_seconds(self, poll_seconds: float | None = None) -> float:
+        """A claim loop that has not turned for so long stands still. ``poll_seconds`` replaces the setting."""
+        poll = self.poll_seconds if poll_seconds is None else poll_seconds
+        return max(self.health_stale_seconds, 5 * max(poll, self.idle_poll_seconds))
 
 
 @cache
@@ -102,13 +143,12 @@ def _field_of(key: Any, value: Any) -> str:
         near = difflib.get_close_matches(str(key).upper(), known, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(sorted(known))}."
         raise SettingsError(f"PGJOBS has an unknown key {key!r}. {hint}")
-    field = known[key]
-    rule, fits = _RULES[str(field.type)]
+    setting = known[key]
+    rule, fits = _RULES[str(setting.type)]
     if not fits(value):
-        raise SettingsError(
-            f"PGJOBS[{key!r}] is {value!r}; it must be {rule}. The default is {field.default!r}."
-        )
-    return field.name
+        default = "empty" if setting.default is MISSING else repr(setting.default)
+        raise SettingsError(f"PGJOBS[{key!r}] is {value!r}; it must be {rule}. The default is {default}.")
+    return setting.name
 
 
 def _is_number(value: Any) -> bool:
@@ -122,6 +162,18 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int": ("a positive whole number", lambda v: isinstance(v, int) and _is_number(v)),
     "float": ("a positive number", _is_number),
     "float | None": ("a positive number or None", lambda v: v is None or _is_number(v)),
+    "Sequence[str]": (
+        "a list of non-empty strings",
+        lambda v: isinstance(v, list | tuple) and all(isinstance(each, str) and each for each in v),
+    ),
+    "Mapping[str, float]": (
+        "a dict from names to positive numbers",
+        lambda v: isinstance(v, dict) and all(isinstance(k, str) and _is_number(n) for k, n in v.items()),
+    ),
+    "str | Callable[[], str] | None": (
+        "a non-empty string, a function that returns one, or None",
+        lambda v: v is None or callable(v) or (isinstance(v, str) and v != ""),
+    ),
     "Retention": (
         "'archive' or 'delete'",
         lambda v: isinstance(v, str) and v in ("archive", "delete"),

@@ -10,8 +10,8 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,7 +32,18 @@ def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
     def run() -> list[tuple[Any, ...]]:
         with connections[using].cursor() as cursor:
             cursor.execute(sql, params)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.pgresult.nfields else []  # cursor.description costs more
+
+    return retrying(using, run)
+
+
+def row(using: str, sql: str, params: Sequence[Any] | dict[str, Any]) -> tuple[Any, ...]:
+    """The first row of a statement that returns one; otherwise as :func:`rows`."""
+
+    def run() -> tuple[Any, ...]:
+        with connections[using].cursor() as cursor:
+            cursor.execute(sql, params)
+            return cast("tuple[Any, ...]", cursor.fetchone())
 
     return retrying(using, run)
 

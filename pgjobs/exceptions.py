@@ -48,10 +48,10 @@ class UnknownWorkflow(PgJobsError):
 
 
 class SignatureMismatch(PgJobsError, TypeError):
-    """The arguments given to ``enqueue`` do not fit the handler."""
+    """The arguments given to ``enqueue`` or ``start`` do not fit the function."""
 
-    def __init__(self, job_type: str, signature: str, problem: str) -> None:
-        super().__init__(f"{job_type}{signature} cannot be called this way: {problem}. No job was enqueued.")
+    def __init__(self, name: str, signature: str, problem: str, undone: str = "No job was enqueued.") -> None:
+        super().__init__(f"{name}{signature} cannot be called this way: {problem}. {undone}")
 
 
 class InvalidOption(PgJobsError, ValueError):
@@ -59,6 +59,16 @@ class InvalidOption(PgJobsError, ValueError):
 
     def __init__(self, name: str, value: object, rule: str) -> None:
         super().__init__(f"{name}={_short(value)} is not allowed: {rule}")
+
+
+class AppendOnly(PgJobsError):
+    """The audit is added to, never changed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: what was recorded is not changed or deleted. Old rows go by AUDIT_DAYS in PGJOBS; to correct "
+            f"a row, record another."
+        )
 
 
 class NotStorable(PgJobsError, ValueError):
@@ -190,6 +200,16 @@ class ApprovalTimeout(WaitTimeout):
     """Nobody decided in time, and the approval said on_timeout="raise"."""
 
 
+class TooManyCalls(WorkflowError):
+    """An execution has made as many durable calls as it may. It pauses with this text as reason."""
+
+    def __init__(self, call: str, limit: int) -> None:
+        super().__init__(
+            f"{call} would be durable call {limit + 1:,} of this execution, and WORKFLOW_MAX_CALLS is {limit:,}. Let "
+            f"long loops go on by ctx.continue_as_new(...), or raise the setting; then resume the execution."
+        )
+
+
 class Diverged(WorkflowError):
     """The code calls something else than the history recorded. The execution pauses with this text as reason."""
 
@@ -214,3 +234,14 @@ class JobsFailed(WorkflowError):
             f"{step_id!r}: {len(failures)} jobs ended without success, {tolerated} are tolerated. "
             f"First: item {index}, job {job_id} {status}: {error}"
         )
+
+
+class MarkLeft(PgJobsError, ValueError):
+    """An edited value still has the mark of a hidden secret where the secret itself is not known."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"The edited value has the mark of a hidden secret at {place}: {problem}. A mask is never stored; put the "
+            f"value itself there, or leave the mark where it was."
+        )
+        self.place = place

@@ -1,18 +1,25 @@
 """Where Django looks for the models; each room keeps its own."""
 
-from pgjobs.queue.models import ArchivedJob, Job, JobResult, Worker
-from pgjobs.queue.proxies import Backlog, DeadJob, RunningJob
+from pgjobs.bulk.models import BulkOperation
+from pgjobs.queue.models import ArchivedJob, Job, JobResult, Minute, OperatorAction, QueuePause, Worker
+from pgjobs.queue.proxies import DeadJob, ErrorGroup, Overview, Queue, RunningJob
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
 __all__ = [
     "ArchivedExecution",
     "ArchivedJob",
-    "Backlog",
+    "BulkOperation",
     "DeadJob",
+    "ErrorGroup",
     "Execution",
     "Job",
     "JobResult",
     "Message",
+    "Minute",
+    "OperatorAction",
+    "Overview",
+    "Queue",
+    "QueuePause",
     "RunningJob",
     "StepOutput",
     "Wait",

@@ -74,6 +74,11 @@ class Registry(Generic[Entry]):
         except KeyError:
             raise self._unknown(name, self.names()) from None
 
+    def find(self, name: str) -> Entry | None:
+        """The entry of ``name``, or None."""
+        self.resolve()
+        return self._by_name.get(name)
+
     def names(self) -> list[str]:
         """All names that this process can run, sorted."""
         self.resolve()

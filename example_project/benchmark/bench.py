@@ -30,6 +30,8 @@ class Sizes:
     churn: int = 50_000
     slow_jobs: int = 400
     slow_milliseconds: int = 200
+    replayed: int = 1_000
+    sleepers: int = 100_000
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,11 @@ class Bench:
     def clear(self) -> None:
         """Empty the tables, and settle the server down: no checkpoint and no vacuum of earlier work to come."""
         with connection.cursor() as cursor:
-            cursor.execute("TRUNCATE pgjobs_job, pgjobs_jobresult, pgjobs_worker RESTART IDENTITY")
-            cursor.execute("VACUUM ANALYZE pgjobs_job")
+            cursor.execute(
+                "TRUNCATE pgjobs_job, pgjobs_jobresult, pgjobs_worker, pgjobs_execution, pgjobs_stepoutput, "
+                "pgjobs_wait, pgjobs_message RESTART IDENTITY"
+            )
+            cursor.execute("VACUUM ANALYZE pgjobs_job, pgjobs_execution, pgjobs_stepoutput, pgjobs_wait")
 
     def one(self, text: str) -> tuple[float, ...]:
         """The first row that ``text`` selects."""

@@ -2,8 +2,8 @@
 
 from example_project.benchmark import (
     beneath,
-    ceilings,
     drain,
+    durable,
     enqueuing,
     held_snapshot,
     idle,
@@ -26,7 +26,9 @@ FURTHER: dict[str, Measurement] = {
     "future": beneath.future,
     "snapshot": held_snapshot.measure,
     "slow": slow_jobs.measure,
-    "ceilings": ceilings.measure,
     "orphans": orphans.of_a_process,
+    "steps": durable.steps,
+    "replay": durable.replay,
+    "sleepers": durable.sleepers,
 }
 SLOW: dict[str, Measurement] = {"lost-host": orphans.of_a_host}

@@ -1,24 +1,57 @@
-"""Jobs a second into the table: one commit each, and many in one call."""
+"""Jobs a second into the table, one commit each and many in one call, beside the same rows written by psycopg alone."""
 
+import os
 import statistics
 import time
+from collections.abc import Callable
+
+import psycopg
 
 from example_project.benchmark.bench import Bench
-from example_project.benchmark.jobs import noop
+from example_project.benchmark.jobs import QUEUE, noop
 
-ROUNDS = 3
+TURNS = 10
+ROUNDS = 5
+COPY = "COPY pgjobs_job (job_type, queue, payload) FROM STDIN"
+INSERT = "INSERT INTO pgjobs_job (job_type, queue, payload) VALUES (%s, %s, %s)"
 
 
 def measure(bench: Bench) -> dict[str, float]:
-    """No worker runs meanwhile. The bulk rate is the median of three rounds."""
+    """No worker runs meanwhile. In turn with what they are measured against; medians of rates and of ratios."""
+    row = [noop.job_type, QUEUE, "{}"]
+    few, bulk = max(bench.sizes.singles // TURNS, 1), bench.sizes.bulk
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+
+        def insert() -> None:
+            for _ in range(few):
+                connection.execute(INSERT, row)
+
+        def copy() -> None:
+            with connection.transaction(), connection.cursor().copy(COPY) as rows:
+                for _ in range(bulk):
+                    rows.write_row(row)
+
+        def enqueue() -> None:
+            for _ in range(few):
+                noop.enqueue()
+
+        noop.enqueue()  # the connection is made before the clock runs
+        singles = [(_seconds(insert), _seconds(enqueue)) for _ in range(TURNS)]
+        many = [
+            (_seconds(copy, bench), _seconds(lambda: noop.enqueue_many([{}] * bulk), bench))
+            for _ in range(ROUNDS)
+        ]
+    return {
+        "enqueue_single_per_second": few / statistics.median(ours for _, ours in singles),
+        "single_of_insert": statistics.median(bare / ours for bare, ours in singles),
+        "enqueue_bulk_per_second": bulk / statistics.median(ours for _, ours in many),
+        "bulk_of_copy": statistics.median(bare / ours for bare, ours in many),
+    }
+
+
+def _seconds(action: Callable[[], object], cleared: Bench | None = None) -> float:
+    if cleared is not None:
+        cleared.clear()
     began = time.perf_counter()
-    for _ in range(bench.sizes.singles):
-        noop.enqueue()
-    single = bench.sizes.singles / (time.perf_counter() - began)
-    bulk = []
-    for _ in range(ROUNDS):
-        bench.clear()
-        began = time.perf_counter()
-        noop.enqueue_many([{}] * bench.sizes.bulk)
-        bulk.append(bench.sizes.bulk / (time.perf_counter() - began))
-    return {"enqueue_single_per_second": single, "enqueue_bulk_per_second": statistics.median(bulk)}
+    action()
+    return time.perf_counter() - began

@@ -37,7 +37,9 @@ MEANINGS = {
     "claim_p95_ms": Meaning("claim statement, p95", "ms"),
     "claim_rows": Meaning("jobs a claim brings, mean", "jobs"),
     "enqueue_single_per_second": Meaning("enqueue, one job a commit", "jobs/s"),
+    "single_of_insert": Meaning("enqueue, part of a bare INSERT and commit", "", Mark(0.8, True)),
     "enqueue_bulk_per_second": Meaning("enqueue_many", "jobs/s", Mark(20_000, True)),
+    "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
     "pickup_p50_ms": Meaning(
         "pick-up by an idle worker, commit sent to handler begun, p50", "ms", Mark(10, False)
     ),
@@ -55,10 +57,11 @@ FURTHER = {
     "behind_snapshot": Meaning("rate kept at the end of a churn behind a held snapshot", "", Mark(0.9, True)),
     "slow_linear": Meaning("slow jobs on 16 workers, part of linear", "", Mark(0.98, True)),
     "slow_duplicates": Meaning("executions beyond one a job, the same run", "", Mark(1, False)),
-    "single_of_insert": Meaning("enqueue, part of a bare INSERT and commit", "", Mark(0.8, True)),
-    "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
     "orphan_of_process": Meaning("job of a killed process runs again", "s", Mark(2, False)),
     "orphan_of_host": Meaning("job of a lost host runs again", "s", Mark(36, False)),
+    "steps_per_second": Meaning("recorded no-op steps, in one process", "steps/s", Mark(1800, True)),
+    "replay_ms": Meaning("a turn that replays a long history", "ms", Mark(100, False)),
+    "above_sleepers": Meaning("claim of an execution kept above many sleeping ones", "", Mark(0.9, True)),
 }
 """Of the measurements that only ``--all`` or ``--only`` take."""
 

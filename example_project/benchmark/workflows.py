@@ -1,4 +1,4 @@
-"""A workflow that does nothing but be recorded."""
+"""Workflows that do nothing but be recorded."""
 
 from typing import Any
 
@@ -14,3 +14,11 @@ def step(number: int) -> int:
 def counting(ctx: Any, steps: int) -> int:
     """As many recorded steps as asked for, one after another."""
     return sum(ctx.step(step, number) for number in range(steps))
+
+
+@workflow(queue=QUEUE)
+def remembering(ctx: Any, steps: int) -> int:
+    """The same, and a short sleep at the end: the turn after it replays them all."""
+    total = sum(ctx.step(step, number) for number in range(steps))
+    ctx.sleep("a moment", 0.2)
+    return total

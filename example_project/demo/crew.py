@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -99,6 +101,15 @@ class Crew:
                 raise ChildFailed(
                     f"`{name}` ended with exit code {child.returncode}. The end of its log:\n{log}"
                 )
+
+    def lose(self, name: str, workers: Iterable[int]) -> None:
+        """SIGKILL to one command and its ``workers``, as when a machine goes: nobody gives back what they held."""
+        child = self._children.pop(name)
+        child.send_signal(signal.SIGSTOP)  # a parent that sees its workers die would give back their rows
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        child.kill()
+        child.wait()
 
     def log_tail(self, name: str, size: int = 3000) -> str:
         path = self._log(name)

@@ -1,5 +1,29 @@
-"""The operator's pages: jobs, running, dead, backlog, workers, workflows. Read-only; rows are moved by verbs alone."""
+"""The operator's pages. They only show; rows are moved by verbs alone."""
 
-from pgjobs.admin import approvals, archived, backlog, jobs, workers, workflows
+from pgjobs.admin import (
+    approvals,
+    archived,
+    audit,
+    bulk,
+    errors,
+    jobs,
+    overview,
+    queues,
+    running,
+    workers,
+    workflows,
+)
 
-__all__ = ["approvals", "archived", "backlog", "jobs", "workers", "workflows"]
+__all__ = [
+    "approvals",
+    "archived",
+    "audit",
+    "bulk",
+    "errors",
+    "jobs",
+    "overview",
+    "queues",
+    "running",
+    "workers",
+    "workflows",
+]

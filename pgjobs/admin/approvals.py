@@ -1,4 +1,4 @@
-"""The inbox of approvals: what workflows ask people, and the form that decides."""
+"""The inbox of approvals: what workflows ask people, in the words of the decider, and the form that decides."""
 
 from __future__ import annotations
 
@@ -11,36 +11,25 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from pgjobs.admin import values
-from pgjobs.admin.ages import in_words
+from pgjobs.admin import approval, marks
+from pgjobs.admin.ages import in_words, moment
+from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.readonly import ReadOnlyAdmin
+from pgjobs.admin.verbs import denied
+from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
 
-_FIELDS = (
-    "name",
-    "execution",
-    "step_id",
-    "context_text",
-    "may_decide_text",
-    "quorum",
-    "four_eyes",
-    "created_at",
-    "wake_at",
-    "on_timeout",
-    "votes_text",
-    "approved",
-    "decided_by",
-    "reason",
-    "resolved_at",
-)
+_SECONDS = 10
 
 
 class DecisionForm(forms.Form):
@@ -50,20 +39,24 @@ class DecisionForm(forms.Form):
     reason = forms.CharField(max_length=2_000, required=False)
     shown_hash = forms.CharField(max_length=64, required=False)
 
+    def clean(self) -> dict[str, Any]:
+        """Whoever rejects says why: the workflow and its people go on from that."""
+        given: dict[str, Any] = super().clean() or {}
+        if given.get("decision") == "reject" and not given.get("reason") and "reason" not in self.errors:
+            self.add_error("reason", "Say why you reject.")
+        return given
+
 
 @admin.register(Wait)
 class ApprovalAdmin(ReadOnlyAdmin):
-    """Open approvals, the oldest first: all of them for those who may view waits, else what is addressed to one."""
+    """Open approvals, the one that is due first at the top; for viewers of waits all of them, else one's own."""
 
     view_permission = "pgjobs.view_wait"
     large_columns = ("context", "resolution", "rule", "votes")
-    change_form_template = "pgjobs/admin/approval.html"
-    fields = _FIELDS
-    readonly_fields = _FIELDS
-    list_display = ("name", "workflow", "execution", "waiting_for", "due", "quorum")
+    list_display = ("due", "name", "workflow", "execution", "waiting_for", "otherwise", "quorum")
     list_display_links = ("name",)
     list_select_related = ("execution",)
-    ordering = ("created_at", "pk")
+    ordering = (F("wake_at").asc(nulls_last=True), "created_at", "pk")
 
     def get_urls(self) -> list[Any]:
         """The address of decisions, beside Django's own."""
@@ -77,10 +70,24 @@ class ApprovalAdmin(ReadOnlyAdmin):
             return approvals
         return pending_for(request.user).annotate(clock=Now())
 
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list; viewers may look at what was decided too."""
+        tabs = []
+        if request.user.has_perm(self.view_permission):
+            decided = request.GET.get("decided") == "1"
+            tabs = [
+                {"label": "Waiting", "url": "?", "current": not decided},
+                {"label": "Decided", "url": "?decided=1", "current": decided},
+            ]
+        return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
+
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The list is of open ones."""
-        narrowed: QuerySet[Any] = super().narrow(changelist, rows).filter(resolved_at__isnull=True)
-        return narrowed
+        """Open ones, or those that were decided, the latest of these first."""
+        narrowed: QuerySet[Any] = super().narrow(changelist, rows)
+        request: Any = changelist.request  # type: ignore[attr-defined]
+        if request.GET.get("decided") == "1" and request.user.has_perm(self.view_permission):
+            return narrowed.filter(resolved_at__isnull=False).order_by("-pk")
+        return narrowed.filter(resolved_at__isnull=True)
 
     def url_of(self, pk: Any) -> str:
         """The page of one approval."""
@@ -94,21 +101,35 @@ class ApprovalAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """What is asked, with the form for those who have a say."""
-        context = dict(extra_context or {})
-        if self.has_view_permission(request):
-            wait = self._found(request, unquote(object_id))
-            may, why_not = may_decide(request.user, wait)
-            context |= {
-                "title": wait.name,
-                "wait": wait,
-                "open": wait.resolved_at is None,
-                "may": may,
-                "why_not": why_not,
-                "decide_url": reverse(
-                    "admin:pgjobs_wait_decide", args=[wait.pk], current_app=self.admin_site.name
-                ),
-            }
-        return super().change_view(request, object_id, form_url, context)
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        wait = self._found(request, unquote(object_id))
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/approval.html",
+            lambda: self._content(request, wait),
+            title=wait.name or f"Approval {wait.pk}",
+            crumbs=(
+                ("Approvals", reverse("admin:pgjobs_wait_changelist", current_app=self.admin_site.name)),
+            ),
+            interval=_SECONDS,
+            shared=False,
+        )
+
+    def _content(self, request: HttpRequest, wait: Any) -> dict[str, Any]:
+        may, why_not = may_decide(request.user, wait)
+        return {
+            **approval.content(wait, self.admin_site, request.user),
+            "interval": 0 if wait.resolved_at else _SECONDS,
+            "open": wait.resolved_at is None,
+            "may": may,
+            "why_not": why_not,
+            "shown_hash": wait.context_hash,
+            "decide_url": reverse(
+                "admin:pgjobs_wait_decide", args=[wait.pk], current_app=self.admin_site.name
+            ),
+        }
 
     def decide_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         """Take a decision. POST only; who may decide is asked by the function that decides."""
@@ -117,6 +138,9 @@ class ApprovalAdmin(ReadOnlyAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         wait = self._found(request, str(object_id))
+        if not may_decide(request.user, wait)[0] and not approval.has_voted(request.user, wait):
+            needed = wait.permission or DEFAULT_PERMISSION
+            return denied(request, "decide", needed, kind="approval", ids=[wait.pk])
         form = DecisionForm(request.POST)
         if not form.is_valid():
             told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
@@ -131,21 +155,36 @@ class ApprovalAdmin(ReadOnlyAdmin):
                 actor=request.user,
                 reason=given["reason"],
                 shown_hash=given["shown_hash"],
+                via="admin",
             )
             if decision.done:
                 _log(request, wait, decision.message)
+        changed()
         if not decision.done:
             messages.warning(request, f"Nothing was decided: {decision.message}.")
             return HttpResponseRedirect(self.url_of(object_id))
         messages.success(request, f"{wait.name}: {decision.message}.")
         return HttpResponseRedirect(reverse("admin:pgjobs_wait_changelist", current_app=self.admin_site.name))
 
-    def _found(self, request: HttpRequest, object_id: str) -> Wait:
-        wait: Any = self.get_object(request, object_id)
+    def _found(self, request: HttpRequest, object_id: str) -> Any:
+        known = object_id.isdecimal() and int(object_id) <= LARGEST_ID
+        wait: Any = self.get_object(request, object_id) if known else None
         if wait is None:
             raise Http404(f"Approval {object_id} is not there, has been decided, or is not yours to decide.")
-        found: Wait = wait
-        return found
+        return wait
+
+    @admin.display(description="due")
+    def due(self, wait: Any) -> SafeString | str:
+        """When the time to decide is over."""
+        if wait.resolved_at:
+            state = "approved" if wait.approved else "rejected"
+            by = f" by {wait.decided_by}" if wait.decided_by else ", nobody decided"
+            return format_html("{}{} {}", state, by, moment(wait.resolved_at, wait.clock))
+        if wait.wake_at is None:
+            return "no deadline"
+        if wait.wake_at <= wait.clock:
+            return marks.state("overdue", "the time is over")
+        return moment(wait.wake_at, wait.clock)
 
     @admin.display(description="workflow")
     def workflow(self, wait: Any) -> str:
@@ -155,33 +194,12 @@ class ApprovalAdmin(ReadOnlyAdmin):
     @admin.display(description="waiting for")
     def waiting_for(self, wait: Any) -> str:
         """Since it was asked."""
-        return in_words(wait.clock - wait.created_at)
+        return in_words((wait.resolved_at or wait.clock) - wait.created_at)
 
-    @admin.display(description="due")
-    def due(self, wait: Any) -> str:
-        """How long there is to decide, and what undecided comes to."""
-        if wait.wake_at is None:
-            return "no deadline"
-        left = wait.wake_at - wait.clock
-        passed = left.total_seconds() <= 0
-        return "the time is over" if passed else f"in {in_words(left)}, then {wait.get_on_timeout_display()}"
-
-    @admin.display(description="what is asked")
-    def context_text(self, wait: Any) -> str:
-        """What the decider is shown."""
-        return "nothing more" if wait.context is None else values.as_json(wait.context)
-
-    @admin.display(description="who may decide")
-    def may_decide_text(self, wait: Any) -> str:
-        """Permission, groups and users."""
-        named = [f"permission {wait.permission}"] if wait.permission else []
-        named += [f"group {group}" for group in wait.groups] + [f"user {user}" for user in wait.users]
-        return ", ".join(named) or f"permission {DEFAULT_PERMISSION}"
-
-    @admin.display(description="votes")
-    def votes_text(self, wait: Any) -> str:
-        """Who decided what so far."""
-        return values.as_json(wait.votes) if wait.votes else "none"
+    @admin.display(description="if nobody decides")
+    def otherwise(self, wait: Any) -> str:
+        """What undecided comes to."""
+        return str(wait.get_on_timeout_display()) if wait.wake_at else "it waits on"
 
 
 def _log(request: HttpRequest, wait: Wait, message: str) -> None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from pgjobs.admin.ages import in_words
-from pgjobs.admin.detail import _SECTIONS, JobDetail
+from pgjobs.admin import audited, jobfacts
+from pgjobs.admin.pages import respond
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.queue.models import ArchivedJob
-
-_LEFT_OUT = {"lease_owner", "lease", "lease_expires_at", "heartbeat", "progress_text"}
-_ARCHIVED_SECTIONS: list[tuple[str | None, tuple[str, ...]]] = [
-    (title, tuple(name for name in names if name not in _LEFT_OUT))
-    for title, names in _SECTIONS
-    if title != "Lease"
-]
 
 
 @admin.register(ArchivedJob)
@@ -26,15 +21,6 @@ class ArchivedJobAdmin(ReadOnlyAdmin):
     """Reached by id, from the list and the page of jobs; the archive has no list of its own."""
 
     view_permission = "pgjobs.view_job"
-    fieldsets: ClassVar[Any] = (
-        *((title, {"fields": names}) for title, names in _ARCHIVED_SECTIONS),
-        ("Archive", {"fields": ("archived_at",)}),
-    )
-    readonly_fields = (*(name for _, names in _ARCHIVED_SECTIONS for name in names), "archived_at")
-    payload_text = JobDetail.payload_text
-    result_text = JobDetail.result_text
-    last_error_text = JobDetail.last_error_text
-    error_history = JobDetail.error_history
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Not in the index of the site."""
@@ -48,7 +34,35 @@ class ArchivedJobAdmin(ReadOnlyAdmin):
         """The page of one archived job."""
         return reverse("admin:pgjobs_archivedjob_change", args=[pk], current_app=self.admin_site.name)
 
-    @admin.display(description="when")
-    def when(self, job: Any) -> str:
-        """Since when it is in its status."""
-        return f"{in_words(job.clock - job.completed_at)} ago"
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The page, or a 404 that says why there is none."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        pk = unquote(object_id)
+        job: Any = self.get_object(request, pk)
+        if job is None:
+            missing = {"what": "Archived job", "id": pk[:40]}
+            return respond(
+                self, request, "pgjobs/admin/missing.html", lambda: missing, title="Job not found", status=404
+            )
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/job.html",
+            lambda: _content(job),
+            title=f"Archived job {job.pk}: {job.job_type}",
+            crumbs=(("Jobs", reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)),),
+        )
+
+
+def _content(job: Any) -> dict[str, Any]:
+    return {
+        "head": jobfacts.header(job),
+        "job_id": str(job.pk),
+        "facts": jobfacts.facts(job),
+        "timeline": jobfacts.timeline(job),
+        "audit": audited.panel_of("job", job.pk, job.clock),
+        **jobfacts.values(job, revealed=False),
+    }

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from pgjobs.queue import stats
-from pgjobs.queue.models import Job
 from pgjobs.queue.registry import registry
 from pgjobs.queue.states import JobStatus
 
-WINDOW = 100_000
-"""How many of the newest ids a list looks through when no index serves its filters."""
-
 # `pending` is spelled as the two halves that the partial indexes cover.
-_PENDING = Q(status=JobStatus.PENDING.value) & (Q(crash_count=0) | Q(crash_count__gt=0))
+PENDING = Q(status=JobStatus.PENDING.value) & (Q(crash_count=0) | Q(crash_count__gt=0))
+READY, SCHEDULED, RETRYING = "ready", "scheduled", "retry"
 
 
-class _Filter(admin.SimpleListFilter):
+def in_state(name: str) -> Q:
+    """Jobs in a status, or in the part of ``pending`` that people call by a name of its own."""
+    if name == READY:
+        return PENDING & Q(available_at__lte=Now())
+    if name == SCHEDULED:
+        return PENDING & Q(available_at__gt=Now())
+    if name == RETRYING:
+        return PENDING & Q(attempt_count__gt=0)
+    return PENDING if name == JobStatus.PENDING.value else Q(status=name)
+
+
+class NamedFilter(admin.SimpleListFilter):
     """A filter that accepts values beyond its choices, since rows outlive handlers and queues."""
 
     def names(self) -> Iterable[str]:
@@ -52,7 +61,7 @@ class _Filter(admin.SimpleListFilter):
         return Q(**{str(self.parameter_name): value})
 
 
-class StatusFilter(_Filter):
+class StatusFilter(NamedFilter):
     """By status."""
 
     title = "status"
@@ -60,11 +69,11 @@ class StatusFilter(_Filter):
 
     def names(self) -> Iterable[str]:
         """All statuses."""
-        return JobStatus.values
+        return [READY, SCHEDULED, RETRYING, *JobStatus.values]
 
     def condition(self, value: str) -> Q:
         """Spelled so that the partial indexes serve it."""
-        return _PENDING if value == JobStatus.PENDING.value else Q(status=value)
+        return in_state(value)
 
 
 class EndedStatusFilter(StatusFilter):
@@ -75,7 +84,7 @@ class EndedStatusFilter(StatusFilter):
         return [JobStatus.DEAD.value, JobStatus.FAILED.value]
 
 
-class QueueFilter(_Filter):
+class QueueFilter(NamedFilter):
     """By queue."""
 
     title = "queue"
@@ -86,7 +95,7 @@ class QueueFilter(_Filter):
         return stats.queue_names()
 
 
-class JobTypeFilter(_Filter):
+class JobTypeFilter(NamedFilter):
     """By job type."""
 
     title = "job type"
@@ -97,7 +106,21 @@ class JobTypeFilter(_Filter):
         return registry.names()
 
 
-def window_floor(using: str) -> int:
-    """The newest :data:`WINDOW` ids are above this one."""
-    newest = Job._base_manager.using(using).aggregate(newest=Max("pk"))["newest"] or 0
-    return int(newest) - WINDOW
+class DiscardedFilter(NamedFilter):
+    """Discarded jobs are out of sight in the lists of ended ones, unless they are asked for."""
+
+    title = "discarded"
+    parameter_name = "discarded"
+
+    def names(self) -> Iterable[str]:
+        """What may be asked for beside the default."""
+        return ["too", "only"]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """The default is not all of them."""
+        for number, choice in enumerate(super().choices(changelist)):
+            yield choice if number else {**choice, "display": "hidden"}
+
+    def condition(self, value: str) -> Q:
+        """``only`` narrows, ``too`` does not."""
+        return Q(discarded_at__isnull=False) if value == "only" else Q()

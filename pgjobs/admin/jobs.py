@@ -1,245 +1,268 @@
-"""Jobs, as three lists: all of them, the running, and the dead."""
+"""Jobs: the list in which one is found, and that of the dead."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
-from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin.ages import in_words, lease_in_words
-from pgjobs.admin.detail import LARGEST_ID, JobDetail
+from pgjobs.admin import bulkplan, marks, search, window
 from pgjobs.admin.filters import (
-    WINDOW,
+    PENDING,
+    DiscardedFilter,
     EndedStatusFilter,
     JobTypeFilter,
     QueueFilter,
     StatusFilter,
-    window_floor,
 )
-from pgjobs.admin.readonly import BoundedChangeList, ReadOnlyAdmin
-from pgjobs.admin.verbs import CANCEL, RETRY, Verb, perform, ticked
+from pgjobs.admin.job import JobPage
+from pgjobs.admin.joblist import JobListAdmin, LedToJobAdmin
+from pgjobs.admin.limits import panel
+from pgjobs.admin.pages import FRAGMENT
+from pgjobs.admin.readonly import BoundedChangeList
 from pgjobs.conf import get_settings
+from pgjobs.queue import stats
 from pgjobs.queue.models import Job, JobResult
-from pgjobs.queue.proxies import DeadJob, RunningJob
+from pgjobs.queue.proxies import DeadJob
 from pgjobs.queue.states import JobStatus
 from pgjobs.queue.stats import COUNT_LIMIT
 
-_WITHOUT_INDEX = {None, JobStatus.SUCCEEDED.value}
+_PENDING = {"ready", "scheduled", "retry", JobStatus.PENDING.value}
+_ENDED = {JobStatus.DEAD.value, JobStatus.FAILED.value, JobStatus.CANCELLED.value}
 _ENDED_BADLY = (JobStatus.DEAD.value, JobStatus.FAILED.value)
-
-
-class JobListAdmin(ReadOnlyAdmin):
-    """What the lists of jobs share: columns, actions, and the page a row leads to."""
-
-    view_permission = "pgjobs.view_job"
-    large_columns = ("payload", "result", "errors", "last_error")
-
-    def url_of(self, pk: Any) -> str:
-        """One page per job, whichever list leads to it."""
-        return reverse("admin:pgjobs_job_change", args=[pk], current_app=self.admin_site.name)
-
-    def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Without large columns, but with the beginning of the last error."""
-        narrowed: QuerySet[Any] = (
-            super().narrow(changelist, rows).annotate(error_start=Left("last_error", 160))
-        )
-        return narrowed
-
-    def has_retry_permission(self, request: HttpRequest) -> bool:
-        """Whether the user may retry jobs. Django asks this for the action."""
-        return self.may(request, RETRY)
-
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Whether the user may cancel jobs. Django asks this for the action."""
-        return self.may(request, CANCEL)
-
-    def may(self, request: HttpRequest, verb: Verb) -> bool:
-        """Whoever may not look may not act either."""
-        return self.has_view_permission(request) and request.user.has_perm(verb.permission)
-
-    @admin.action(description="Retry selected jobs", permissions=["retry"])
-    def retry_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """The verb on the ticked rows."""
-        self._on_ticked(request, RETRY)
-
-    @admin.action(description="Cancel selected jobs", permissions=["cancel"])
-    def cancel_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """The verb on the ticked rows."""
-        self._on_ticked(request, CANCEL)
-
-    def _on_ticked(self, request: HttpRequest, verb: Verb) -> None:
-        if request.POST.get("select_across") == "1":
-            messages.error(request, "Nothing was done: an action works on ticked jobs, not on a whole list.")
-        else:
-            perform(request, verb, ticked(request))
-
-    @admin.display(description="attempts")
-    def attempts(self, job: Any) -> str:
-        """Claims, those that ended in a crash counted apart."""
-        crashes = f", {job.crash_count} crashed" if job.crash_count else ""
-        return f"{job.attempt_count} of {job.max_attempts}{crashes}"
-
-    @admin.display(description="when")
-    def when(self, job: Any) -> str:
-        """Since when, or until when, the job is in its status."""
-        if job.status == JobStatus.PENDING:
-            wait = job.clock - job.available_at
-            return f"waiting {in_words(wait)}" if wait.total_seconds() >= 0 else f"due in {in_words(wait)}"
-        if job.status == JobStatus.RUNNING:
-            return f"running {self.running_for(job)}"
-        return f"{in_words(job.clock - job.completed_at)} ago" if job.completed_at else "-"
-
-    @admin.display(description="error")
-    def error(self, job: Any) -> str:
-        """The first line of the last error, else the note."""
-        lines = (job.error_start or job.note).splitlines()
-        return lines[0][:160] if lines else "-"
-
-    @admin.display(description="lease")
-    def lease(self, job: Any) -> str:
-        """What is left of it."""
-        return lease_in_words(job.lease_expires_at - job.clock if job.lease_expires_at else None)
-
-    @admin.display(description="heartbeat")
-    def heartbeat(self, job: Any) -> str:
-        """Age of the last renewal."""
-        return f"{in_words(job.clock - job.heartbeat_at)} ago" if job.heartbeat_at else "-"
-
-    @admin.display(description="for")
-    def running_for(self, job: Any) -> str:
-        """Time since the claim."""
-        return in_words(job.clock - job.started_at if job.started_at else None)
-
-    @admin.display(description="progress")
-    def progress_text(self, job: Any) -> str:
-        """As the handler reported it."""
-        if not isinstance(job.progress, dict):
-            return "-"
-        total = job.progress.get("total")
-        done = f"{job.progress.get('done')}" + (f" of {total}" if total is not None else "")
-        return f"{done} {job.progress.get('note') or ''}".strip()
+_COUNTED: dict[str, Callable[..., int]] = {
+    "ready": lambda due, later, oldest: due,
+    "scheduled": lambda due, later, oldest: later,
+    JobStatus.PENDING.value: lambda due, later, oldest: due + later,
+}
+_TABS = (
+    ("Ready", "ready"),
+    ("Running", "running"),
+    ("Scheduled", "scheduled"),
+    ("Dead", "dead"),
+    ("Failed", "failed"),
+    ("Cancelled", "cancelled"),
+    ("Done", "succeeded"),
+    ("All", ""),
+)
 
 
 @admin.register(Job)
-class JobAdmin(JobDetail, JobListAdmin):
+class JobAdmin(JobPage, JobListAdmin):
     """All jobs, the newest first."""
 
-    actions = ("retry_selected", "cancel_selected")
-    list_display = ("id", "job_type", "queue", "status", "when", "attempts", "error")
-    list_filter = (StatusFilter, QueueFilter, JobTypeFilter)
+    actions = ("retry_selected", "cancel_selected", "run_now_selected", "discard_selected")
+    list_display = ("id", "job_type", "queue", "state", "when", "attempts", "error", "by")
+    list_filter = (StatusFilter, QueueFilter, JobTypeFilter, DiscardedFilter)
     search_fields = ("id",)
-    search_help_text = (
-        f"An exact id, idempotency key or job type; keys and types among the newest {WINDOW:,} ids."
-    )
+    search_help_text = search.HELP
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list; or the page of an archived job, when its id is searched for."""
-        term = request.GET.get("q", "").strip()
-        if request.method == "GET" and term and self.has_view_permission(request):
-            archived = self.archived_page(term)  # an id is in one table only
+        context = dict(extra_context or {})
+        if request.method == "GET" and self.has_view_permission(request):
+            term = request.GET.get("q", "").strip()
+            archived = self.archived_page(term) if term else None  # an id is in one table only
             if archived is not None:
                 return archived
-        return super().changelist_view(request, extra_context)
+            context["tabs"] = _tabs(request)
+            context["bulk_url"] = self.bulk_url(request)
+        return super().changelist_view(request, context)
+
+    def get_paginator(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """What waits is counted for the tabs already, from the index of the claim; a list would fetch each row."""
+        paginator: Any = super().get_paginator(request, *args, **kwargs)
+        asked = {
+            name: value for name, value in request.GET.items() if name not in ("p", "o", "all", FRAGMENT)
+        }
+        state, queue = asked.pop("status", ""), asked.pop("queue", None)
+        waiting = getattr(request, "pgjobs_waiting", None)
+        if waiting is not None and not asked and state in _COUNTED:
+            parts = [_COUNTED[state](*each) for name, each in waiting.items() if queue in (None, name)]
+            paginator.known = sum(parts)
+        return paginator
+
+    def bulk_url(self, request: HttpRequest) -> str:
+        """Where everything that matches is acted upon; empty for those who may not, or when nothing fits."""
+        given = {name: request.GET[name] for name in ("status", "queue", "job_type") if request.GET.get(name)}
+        if request.GET.get("q") or not bulkplan.offered(request, given.get("status", "")):
+            return ""
+        return bulkplan.address(self.admin_site, **given)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Exact matches only; a substring search reads every row."""
-        term = search_term.strip()
-        if not term:
+        asked = search.parse(search_term.strip())
+        request.pgjobs_search = asked  # type: ignore[attr-defined]
+        if asked.problems:
+            return queryset.none(), False
+        if asked.word is not None:
+            request.pgjobs_window = window.window(Job)  # type: ignore[attr-defined]
+            asked.only(_named(asked.word, request.pgjobs_window.floor))  # type: ignore[attr-defined]
             return queryset, False
-        using = get_settings().database
-        newest = Job._base_manager.using(using).filter(pk__gt=window_floor(using))
-        ids = set(newest.filter(idempotency_key=term).order_by("-pk").values_list("pk", flat=True)[:100])
-        ids |= set(JobResult._base_manager.using(using).filter(pk=term).values_list("job_id", flat=True))
-        if term.isdecimal() and int(term) <= LARGEST_ID:
-            ids.add(int(term))
-        if ids:
-            return queryset.filter(pk__in=ids), False
-        return queryset.filter(pk__gt=window_floor(using), job_type=term), False
+        return queryset.filter(asked.condition), False
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Filters that no partial index serves look through the newest ids only, and say so."""
-        rows = super().narrow(changelist, rows)
-        specs: list[Any] = changelist.filter_specs
-        chosen = {spec.parameter_name: spec.value() for spec in specs if spec.value() is not None}
-        if not chosen or changelist.query or chosen.get("status") not in _WITHOUT_INDEX:
-            return rows
-        floor = window_floor(get_settings().database)
-        if floor <= 0:
-            return rows
+        """What no index serves is looked for in a window of ids, which the page names."""
         assert isinstance(changelist, BoundedChangeList)
-        changelist.notice = f"Looked through the newest {WINDOW:,} jobs only: ids above {floor:,}."
-        return rows.filter(pk__gt=floor)
+        request: Any = changelist.request
+        asked: search.Search = getattr(request, "pgjobs_search", None) or search.Search()
+        rows = super().narrow(changelist, rows)
+        changelist.problems = asked.problems
+        if asked.problems:
+            return rows.none()
+        if asked.word is not None and not asked.ids:
+            return windowed(changelist, rows.filter(job_type=asked.word))
+        if asked.ids is not None:
+            return rows.filter(pk__in=asked.ids)
+        if asked.indexed:
+            return rows
+        chosen = _chosen(changelist)
+        if not chosen and not changelist.query and window.PARAMETER not in request.GET:
+            return rows
+        state = chosen.pop("status", None) or asked.state
+        return bounded(changelist, rows, state, chosen)
 
-
-class LedToJobAdmin(JobListAdmin):
-    """A list of its own over the job table; its rows have their page among the jobs."""
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        """The job's own page, which asks for the permission."""
-        return HttpResponseRedirect(self.url_of(object_id))
-
-
-@admin.register(RunningJob)
-class RunningJobAdmin(LedToJobAdmin):
-    """What is being worked on, the lease that ends first (or is overdue the longest) at the top."""
-
-    actions = ("cancel_selected",)
-    list_display = (
-        "id",
-        "job_type",
-        "queue",
-        "lease",
-        "heartbeat",
-        "running_for",
-        "progress_text",
-        "attempts",
-        "lease_owner",
-    )
-    list_filter = (QueueFilter, JobTypeFilter)
-    ordering = ("lease_expires_at", "-pk")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """As many rows as the workers have slots."""
-        return super().get_queryset(request).filter(status=JobStatus.RUNNING.value)
+    @admin.display(description="worker")
+    def by(self, job: Any) -> str:
+        """Who holds it, or who ended it."""
+        return job.lease_owner or job.completed_by or "-"
 
 
 @admin.register(DeadJob)
 class DeadJobAdmin(LedToJobAdmin):
-    """What ended without success, the latest first."""
+    """What ended without success, the latest first: dead jobs, or the failed, as the tab says."""
 
-    actions = ("retry_selected",)
-    list_display = ("id", "job_type", "queue", "status", "when", "attempts", "error")
-    list_filter = (EndedStatusFilter, QueueFilter, JobTypeFilter)
-    ordering = ("-completed_at", "-pk")
+    actions = ("retry_selected", "discard_selected", "restore_selected")
+    list_display = ("id", "job_type", "queue", "state", "when", "attempts", "error")
+    list_filter = (EndedStatusFilter, QueueFilter, JobTypeFilter, DiscardedFilter)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """The newest of each status, read from the end of its index whatever the statistics say."""
-        dead, failed = (_ended(status)[: COUNT_LIMIT + 1] for status in _ENDED_BADLY)
-        return super().get_queryset(request).filter(pk__in=dead.union(failed, all=True))
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list with a tab for each status."""
+        here = request.GET.get("status", JobStatus.DEAD.value)
+        kept = {name: request.GET[name] for name in ("queue", "job_type", "discarded") if name in request.GET}
+        known: dict[str, int] = panel(stats.by_status).value or {}
+        tabs = [
+            {
+                "label": status.capitalize(),
+                "url": f"?{urlencode({'status': status, **kept})}",
+                "count": marks.count(known[status]) if status in known else "",
+                "current": status == here,
+            }
+            for status in _ENDED_BADLY
+        ]
+        given: dict[str, str] = {name: kept[name] for name in ("queue", "job_type") if name in kept}
+        given["status"] = here
+        bulk = bulkplan.address(self.admin_site, **given) if bulkplan.offered(request, here) else ""
+        return super().changelist_view(request, {"tabs": tabs, "bulk_url": bulk, **(extra_context or {})})
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """A filter does not see the older ones, and says so."""
-        specs: list[Any] = changelist.filter_specs
-        chosen = [spec for spec in specs if spec.value() is not None]
-        if chosen and any(_ended(status)[COUNT_LIMIT:].exists() for status in _ENDED_BADLY):
-            assert isinstance(changelist, BoundedChangeList)
-            changelist.notice = (
-                f"Looked through the newest {COUNT_LIMIT:,} of each status; "
-                f"the list of all jobs, filtered by status, holds the older ones too."
-            )
-        return super().narrow(changelist, rows)
+        """One status at a time, read from the end of its index."""
+        assert isinstance(changelist, BoundedChangeList)
+        chosen = _chosen(changelist)
+        state = chosen.pop("status", JobStatus.DEAD.value)
+        rows = super().narrow(changelist, rows).filter(status=state)
+        return bounded(changelist, rows, state, chosen)
+
+
+def bounded(
+    changelist: BoundedChangeList, rows: QuerySet[Any], state: str | None, chosen: dict[str, Any]
+) -> QuerySet[Any]:
+    """The rows of a state with other filters: as far as an index goes, else a window of ids."""
+    hidden = state in _ENDED and chosen.pop("discarded", None) is None
+    if hidden:
+        rows = rows.filter(discarded_at__isnull=True)
+    if window.PARAMETER in changelist.request.GET or not _has_index(state):
+        return windowed(changelist, rows)
+    if state in _PENDING and set(chosen) <= {"queue"} and not changelist.query:
+        return rows
+    if (chosen or changelist.query) and _many(str(state)):
+        return windowed(changelist, rows)
+    return rows.order_by("-completed_at", "-pk") if state in _ENDED else rows
+
+
+def windowed(changelist: BoundedChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The rows in a window of ids, and a sentence that says so."""
+    request: Any = changelist.request
+    stretch = getattr(request, "pgjobs_window", None)
+    if stretch is None or window.PARAMETER in request.GET:
+        stretch = window.window(Job, request.GET.get(window.PARAMETER, ""))
+    if not stretch.is_partial:
+        return rows
+    changelist.notice = stretch.sentence("jobs", dict(request.GET.lists()))
+    return rows.filter(**stretch.condition())
+
+
+def _chosen(changelist: ChangeList) -> dict[str, Any]:
+    specs: list[Any] = changelist.filter_specs
+    return {spec.parameter_name: spec.value() for spec in specs if spec.value() is not None}
 
 
 def _ended(status: str) -> QuerySet[Any]:
     """Ids of one status in the order of its index."""
     using = get_settings().database
     return Job._base_manager.using(using).filter(status=status).order_by("-completed_at").values("pk")
+
+
+def _has_index(state: str | None) -> bool:
+    return state in _PENDING or state in _ENDED or state == JobStatus.RUNNING
+
+
+def _many(state: str) -> bool:
+    """Whether more jobs are in that state than are looked through at a time; read from the state's index alone."""
+    if state in _ENDED:
+        return _ended(state)[window.WINDOW : window.WINDOW + 1].exists()
+    if state == JobStatus.RUNNING:
+        return False
+    waiting = Job._base_manager.using(get_settings().database).filter(PENDING, crash_count=0)
+    ordered = waiting.order_by("queue", "priority", "available_at", "pk").values("pk")
+    return bool(ordered[window.WINDOW : window.WINDOW + 1].exists())
+
+
+def _named(word: str, floor: int) -> set[int]:
+    """Jobs with that id or idempotency key; keys of rows are looked for among the newest ids."""
+    using = get_settings().database
+    newest = Job._base_manager.using(using).filter(pk__gt=floor, idempotency_key=word)
+    ids = set(newest.order_by("-pk").values_list("pk", flat=True)[:100])
+    ids |= set(JobResult._base_manager.using(using).filter(pk=word).values_list("job_id", flat=True))
+    if word.isdecimal() and int(word) <= window.LARGEST_ID:
+        ids.add(int(word))
+    return ids
+
+
+def _tabs(request: HttpRequest) -> list[dict[str, Any]]:
+    """The states with their counts, each a link that keeps the other filters."""
+
+    def read() -> dict[str, str]:
+        found, waiting = stats.by_status(), stats.waiting()
+        request.pgjobs_waiting = waiting  # type: ignore[attr-defined]
+        told = {name: marks.count(number) for name, number in found.items() if name != "all"}
+        told["ready"] = marks.count(sum(due for due, _, _ in waiting.values()))
+        told["scheduled"] = marks.count(sum(later for _, later, _ in waiting.values()))
+        return told | {"": f"~{found['all']:,}"} if found["all"] > COUNT_LIMIT else told
+
+    known: dict[str, str] = panel(read).value or {}
+    kept = {name: request.GET[name] for name in ("queue", "job_type") if name in request.GET}
+    here = request.GET.get("status", "")
+    return [
+        {
+            "label": label,
+            "url": f"?{urlencode({'status': state, **kept} if state else kept)}",
+            "count": known.get(state, ""),
+            "current": state == here,
+        }
+        for label, state in _TABS
+    ]
+
+
+def page_of_jobs(site: Any, **params: str) -> str:
+    """The address of the list, filtered."""
+    address = reverse("admin:pgjobs_job_changelist", current_app=site.name)
+    return f"{address}?{urlencode(params)}" if params else address

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.db import DatabaseError, InterfaceError
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
+from django.utils.text import capfirst
 
+from pgjobs.admin.limits import LIST_SECONDS, limited, told
+from pgjobs.admin.pages import FRAGMENT, chrome, respond
+from pgjobs.admin.verbs import TickedForm
+from pgjobs.admin.window import PARAMETER
 from pgjobs.conf import get_settings
 from pgjobs.queue.stats import COUNT_LIMIT
 
@@ -24,11 +30,20 @@ else:
     AnyPaginator = Paginator
 
 
+OURS = frozenset({PARAMETER, FRAGMENT, "decided"})
+"""Parameters of lists that are no filters of Django's."""
+
+
 class BoundedPaginator(AnyPaginator):
     """Counts to :data:`COUNT_LIMIT` and no further; later rows are reached by filters and search."""
 
+    known: int | None = None
+    """The count, where the page has read it for another purpose."""
+
     @cached_property
     def _counted(self) -> int:
+        if self.known is not None:
+            return self.known
         # The order stays: without it, a LIMIT invites a plan that reads the table from its oldest end.
         rows: Any = self.object_list
         found: int = rows.values("pk")[: COUNT_LIMIT + 1].count()
@@ -50,11 +65,23 @@ class BoundedChangeList(ChangeList):
 
     notice = ""
     """What the list looked through, when that is not everything."""
+    problems: Sequence[str] = ()
+    """What of the search could not be understood."""
+
+    def get_filters_params(self, params: Any = None) -> dict[str, Any]:
+        """Without the parameters that are ours."""
+        found: dict[str, Any] = super().get_filters_params(params)
+        return {name: value for name, value in found.items() if name not in OURS}
 
     @property
     def pages(self) -> Iterator[Any]:
         """The numbers of the pages to link to."""
         return self.paginator.get_elided_page_range(self.page_num) if self.multi_page else iter(())
+
+    def get_results(self, request: HttpRequest) -> None:
+        """A count of all rows is not made, so none stands beside the search; the paginator tells the bounded one."""
+        super().get_results(request)
+        self.full_result_count = self.result_count
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         """The page's own order. ``?o=`` is ignored: it would sort the whole table by a column without index."""
@@ -62,6 +89,7 @@ class BoundedChangeList(ChangeList):
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         """The filtered rows, as the page narrows them."""
+        self.request = request
         rows = super().get_queryset(request, exclude_parameters)
         narrowed: QuerySet[Any] = self.model_admin.narrow(self, rows)  # type: ignore[attr-defined]
         return narrowed
@@ -79,6 +107,7 @@ class ReadOnlyAdmin(ModelAdmin):
     large_columns: tuple[str, ...] = ()
     """Columns that lists leave in the database."""
 
+    action_form = TickedForm
     actions_selection_counter = False  # it offers "select all", which would hand an action the whole table
     change_list_template = "pgjobs/admin/change_list.html"
     list_max_show_all = 100
@@ -91,6 +120,27 @@ class ReadOnlyAdmin(ModelAdmin):
 
     class Media:
         css = {"all": ["pgjobs/admin.css"]}
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list, made before the time for its statements ends; or, in its place, why it cannot be shown."""
+        extra_context = {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})}
+        if request.method == "POST":
+            answer: HttpResponse = super().changelist_view(request, extra_context)
+            return answer
+        try:
+            with limited(LIST_SECONDS):
+                response: Any = super().changelist_view(request, {**chrome(self, request), **extra_context})
+                return response.render() if hasattr(response, "render") else response  # type: ignore[no-any-return]
+        except (DatabaseError, InterfaceError) as error:
+            problem = told(error, LIST_SECONDS)
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/unavailable.html",
+            lambda: {"problem": problem},
+            title=str(self.opts.verbose_name_plural).capitalize(),
+            shared=False,
+        )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows with ``clock``, the database's time: ages are differences of two instants of one clock."""

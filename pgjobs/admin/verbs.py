@@ -1,109 +1,129 @@
-"""Buttons and actions: each calls the verb of the same name, says per job what came of it, and leaves a trace."""
+"""What buttons and actions share: who asks, what they saw, and what they are told."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.db import transaction
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.defaults import permission_denied
 
-from pgjobs.conf import get_settings
-from pgjobs.queue import control
+from pgjobs.admin.pages import changed
+from pgjobs.admin.window import LARGEST_ID
+from pgjobs.queue import audit
+from pgjobs.queue.audit import Actor
 from pgjobs.queue.control import VerbOutcome
-from pgjobs.queue.models import Job
-from pgjobs.queue.states import CANCELLABLE, RETRYABLE, JobStatus
 
-_LARGEST_ID = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One thing a person may do to jobs."""
-
-    name: str
-    done: str
-    act: Callable[..., list[VerbOutcome]]
-    sources: frozenset[JobStatus]
-    effect: str
-    """What pressing the button does, for people."""
-
-    @property
-    def permission(self) -> str:
-        """The full name of the permission it needs."""
-        return f"pgjobs.{self.name}_job"
-
-    @property
-    def rule(self) -> str:
-        """When it applies."""
-        return f"only {', '.join(sorted(self.sources))} jobs"
-
-
-RETRY = Verb(
-    "retry", "retried", control.retry, RETRYABLE, "Back to the queue, due at once; the history stays."
-)
-CANCEL = Verb(
-    "cancel",
-    "cancelled",
-    control.cancel,
-    CANCELLABLE,
-    "A waiting job will not run; a running handler loses its lease and can change nothing.",
-)
-VERBS = {verb.name: verb for verb in (RETRY, CANCEL)}
+Expected = dict[int, tuple[str, int]]
 
 
 class ReasonForm(forms.Form):
-    """Why a person does it; kept on the job and in the log."""
+    """Why a person does it; kept on the row and in the record."""
 
     reason = forms.CharField(max_length=200, required=False)
 
 
+class TickedForm(helpers.ActionForm):
+    """Beside the choice of what is done to ticked rows: why."""
+
+    reason = forms.CharField(max_length=200, required=False, label="Reason")
+
+
+class NeededReasonForm(forms.Form):
+    """The same where a reason is asked for."""
+
+    reason = forms.CharField(max_length=200)
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The person behind a request."""
+    return Actor.of(request.user, via="admin")
+
+
 def ticked(request: HttpRequest) -> list[int]:
-    """The ids that were ticked, also of jobs that have left the page's filters since it was shown."""
+    """The ids that were ticked, also of rows that have left the page's filters since it was shown."""
     ids = {int(pk) for pk in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME) if pk.isdecimal()}
-    return sorted(pk for pk in ids if pk <= _LARGEST_ID)
+    return sorted(pk for pk in ids if pk <= LARGEST_ID)
 
 
-def perform(request: HttpRequest, verb: Verb, ids: Iterable[int], reason: str = "") -> None:
-    """Do it, log it for each job that moved, and tell the user what was done and what was skipped and why.
+def expected(row: Any) -> str:
+    """How a row stands, as its forms carry it."""
+    return f"{row.status}:{row.attempt_count}"
 
-    Verb and log entries are one commit when they live in the same database.
+
+def seen(request: HttpRequest, ids: Iterable[int]) -> Expected:
+    """How each row stood when the person looked, as far as the form says."""
+    found: Expected = {}
+    wanted = set(ids)
+    for text in request.POST.getlist("seen"):
+        pk, _, state = text.partition(":")
+        if pk.isdecimal() and int(pk) in wanted and (parsed := _state(state)):
+            found[int(pk)] = parsed
+    one = _state(request.POST.get("expected", ""))
+    if one and len(wanted) == 1:
+        found[wanted.pop()] = one
+    return found
+
+
+def _state(text: str) -> tuple[str, int] | None:
+    status, _, attempts = text.partition(":")
+    return (status, int(attempts)) if status and attempts.isdecimal() and len(attempts) < 10 else None
+
+
+def denied(
+    request: HttpRequest, verb: str, permission: str, *, kind: str, ids: Iterable[int | str]
+) -> HttpResponse:
+    """The answer 403, which leaves a row in the record.
+
+    An answer rather than an exception: with ``ATOMIC_REQUESTS`` an exception would take the row back.
     """
-    using = get_settings().database
-    with transaction.atomic(using=using):
-        outcomes = verb.act(ids, actor=request.user.get_username(), reason=reason)
-        _log(request, verb, [outcome.id for outcome in outcomes if outcome.done], reason, using)
-    done = sum(outcome.done for outcome in outcomes)
-    if done:
-        messages.success(request, f"{done} {'job' if done == 1 else 'jobs'} {verb.done}.")
-    if done < len(outcomes):
-        messages.warning(request, _skipped(verb, outcomes))
+    reason = request.POST.get("reason", "")[:200].replace("\x00", "")
+    audit.record_denied(
+        verb, target_kind=kind, target_ids=ids, actor=actor_of(request), permission=permission, reason=reason
+    )
+    return permission_denied(request, PermissionDenied())
 
 
-def _skipped(verb: Verb, outcomes: list[VerbOutcome]) -> str:
-    """One sentence per reason, each with the ids it holds for."""
+def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:
+    """To the page that the person came from, filters included, when it is one of this site."""
+    wanted = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return HttpResponseRedirect(wanted if wanted and safe else otherwise)
+
+
+def tell(request: HttpRequest, noun: str, done: str, outcomes: list[VerbOutcome]) -> None:
+    """What was done, and what was skipped and why, one sentence per reason with the ids it holds for."""
+    changed()
+    moved = sum(outcome.done for outcome in outcomes)
+    if moved:
+        messages.success(request, f"{moved} {noun if moved == 1 else noun + 's'} {done}.")
     refused = [outcome for outcome in outcomes if not outcome.done]
-    reasons = Counter(outcome.message for outcome in refused)
-    sentences = [f"{len(refused)} skipped, not {verb.done}:"]
-    for reason, count in reasons.most_common():
+    if not refused:
+        return
+    sentences = [f"{len(refused)} skipped, not {done}:" if len(outcomes) > 1 else "Nothing was done:"]
+    for reason, count in Counter(outcome.message for outcome in refused).most_common():
         ids = [str(outcome.id) for outcome in refused if outcome.message == reason]
         more = f" and {count - 5} more" if count > 5 else ""
         sentences.append(f"{', '.join(ids[:5])}{more} ({reason}).")
-    return " ".join(sentences)
+    messages.warning(request, " ".join(sentences))
 
 
-def _log(request: HttpRequest, verb: Verb, ids: list[int], reason: str, using: str) -> None:
-    jobs: Any = Job._base_manager.using(using).filter(pk__in=ids).only("pk", "job_type").order_by("pk")
+def log(request: HttpRequest, model: Any, ids: list[int], done: str, reason: str, using: str) -> None:
+    """The entries that Django's own History page shows, for few rows; the record holds every operation."""
+    if not ids:
+        return
+    rows: Any = model._base_manager.using(using).filter(pk__in=ids).order_by("pk")
     user: Any = request.user
     LogEntry.objects.log_actions(
         user_id=user.pk,
-        queryset=jobs,
+        queryset=rows,
         action_flag=CHANGE,
-        change_message=f"{verb.done.capitalize()}" + (f": {reason}" if reason else "."),
+        change_message=f"{done.capitalize()}" + (f": {reason}" if reason else "."),
     )

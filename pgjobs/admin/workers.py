@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections import Counter
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, F, IntegerField, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
-from django.http import HttpRequest
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models.functions import Now
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin.ages import in_words
+from pgjobs.admin import marks
+from pgjobs.admin.ages import in_words, lease_in_words, moment
+from pgjobs.admin.limits import panel
+from pgjobs.admin.pages import respond
 from pgjobs.admin.readonly import ReadOnlyAdmin
+from pgjobs.conf import get_settings
+from pgjobs.health.reading import Reader
+from pgjobs.health.workers import WorkerRow, read_workers
 from pgjobs.queue.models import Job, Worker
 from pgjobs.queue.states import JobStatus
-from pgjobs.queue.stats import silence_seconds
+
+_SECONDS = 5
+_MOST_JOBS = 200
+_KINDS = {
+    "live": "ok",
+    "late": "wait",
+    "silent": "bad",
+    "wedged": "bad",
+    "draining": "wait",
+    "stopped": "muted",
+}
 
 
 @admin.register(Worker)
@@ -23,64 +40,132 @@ class WorkerAdmin(ReadOnlyAdmin):
     """One row per process, the present ones first."""
 
     view_permission = "pgjobs.view_worker"
-    fields = (
-        "state",
-        "name",
-        "host",
-        "pid",
-        "version",
-        "serves",
-        "busy",
-        "started_at",
-        "heartbeat",
-        "last_poll",
-        "stopped_at",
-    )
-    list_display = ("name", "state", "host", "pid", "serves", "busy", "heartbeat", "last_poll", "version")
-    ordering = (F("stopped_at").desc(nulls_first=True), "-pk")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """With the number of jobs that each holds."""
-        held = (
-            Job._base_manager.filter(status=JobStatus.RUNNING.value, lease_owner=OuterRef("name"))
-            .order_by()
-            .values("lease_owner")
-            .annotate(jobs=Count("pk"))
-            .values("jobs")
-        )
-        count = Coalesce(Subquery(held, output_field=IntegerField()), Value(0))
-        rows: QuerySet[Any] = super().get_queryset(request).annotate(held=count)
-        return rows
 
     def url_of(self, pk: Any) -> str:
         """The worker's page."""
         return reverse("admin:pgjobs_worker_change", args=[pk], current_app=self.admin_site.name)
 
-    @admin.display(description="state")
-    def state(self, worker: Any) -> str:
-        """``stopped`` said goodbye; ``silent`` has not been heard of for a whole lease."""
-        if worker.stopped_at:
-            return f"stopped {in_words(worker.clock - worker.stopped_at)} ago"
-        silence = worker.clock - worker.heartbeat_at
-        return "live" if silence < timedelta(seconds=silence_seconds()) else f"silent for {in_words(silence)}"
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """All of them; those that have stopped are folded away."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/workers.html",
+            lambda: {"workers": panel(lambda: self._list(request))},
+            title="Workers",
+            interval=_SECONDS,
+        )
 
-    @admin.display(description="queues")
-    def serves(self, worker: Any) -> str:
-        """What it claims from."""
-        named = worker.queues if isinstance(worker.queues, list) else [worker.queues]
-        return ", ".join(map(str, named)) or "all"
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """One process: what it does and what it holds."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        pk = unquote(object_id)
+        worker = self.get_object(request, pk)
+        if worker is None:
+            context = {"what": "Worker", "id": pk[:40]}
+            return respond(
+                self,
+                request,
+                "pgjobs/admin/missing.html",
+                lambda: context,
+                title="Worker not found",
+                status=404,
+            )
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/worker.html",
+            lambda: self._one(request, worker.pk, str(worker.name)),
+            title=f"Worker {worker.name}",
+            crumbs=(
+                ("Workers", reverse("admin:pgjobs_worker_changelist", current_app=self.admin_site.name)),
+            ),
+            interval=_SECONDS,
+        )
 
-    @admin.display(description="busy")
-    def busy(self, worker: Any) -> str:
-        """Slots in use."""
-        return f"{worker.held} of {worker.slots}"
+    def _list(self, request: HttpRequest) -> dict[str, Any]:
+        with Reader(get_settings().database) as reader:
+            _, workers = read_workers(reader)
+        wanted = {name: request.GET.get(name, "") for name in ("state", "queue", "host", "version")}
+        shown = [worker for worker in workers if _matches(worker, wanted)]
+        states = Counter(worker.state for worker in workers)
+        versions = Counter(worker.code_version or worker.version for worker in workers if worker.is_serving)
+        return {
+            "present": [self._row(worker) for worker in shown if worker.state != "stopped"],
+            "stopped": [self._row(worker) for worker in shown if worker.state == "stopped"],
+            "states": [(name, str(states[name])) for name in _KINDS if states[name]],
+            "versions": [(name, str(count)) for name, count in versions.most_common()],
+            "filters": {name: value for name, value in wanted.items() if value},
+        }
 
-    @admin.display(description="heartbeat")
-    def heartbeat(self, worker: Any) -> str:
-        """The process is alive."""
-        return f"{in_words(worker.clock - worker.heartbeat_at)} ago"
+    def _row(self, worker: WorkerRow) -> dict[str, Any]:
+        poll = worker.poll_age
+        return {
+            "url": self.url_of(worker.id),
+            "name": worker.name,
+            "host": f"{worker.host}:{worker.pid}",
+            "state": marks.state(worker.state, _words(worker)),
+            "kind": worker.state,
+            "queues": ", ".join(worker.queues) or "all",
+            "busy": f"{'?' if worker.busy is None else worker.busy} of {worker.slots}",
+            "beat": f"{in_words(worker.heartbeat_age)} ago",
+            "poll": "never" if poll is None else f"{in_words(poll)} ago",
+            "done": moment(worker.last_done_at, worker.clock),
+            "memory": "-" if worker.rss_bytes is None else f"{worker.rss_bytes / 1_000_000:,.0f} MB",
+            "started": moment(worker.started_at, worker.clock),
+            "version": worker.code_version or "-",
+            "package": worker.version,
+        }
 
-    @admin.display(description="last poll")
-    def last_poll(self, worker: Any) -> str:
-        """Its claim loop turns; old beside a fresh heartbeat means that the loop hangs."""
-        return f"{in_words(worker.clock - worker.last_poll_at)} ago" if worker.last_poll_at else "never"
+    def _one(self, request: HttpRequest, pk: int, name: str) -> dict[str, Any]:
+        def read() -> Any:
+            with Reader(get_settings().database) as reader:
+                _, workers = read_workers(reader)
+            return next((self._row(worker) for worker in workers if worker.id == pk), None)
+
+        return {"worker": panel(read), "jobs": panel(lambda: self._jobs(request, name))}
+
+    def _jobs(self, request: HttpRequest, name: str) -> list[dict[str, Any]] | None:
+        if not request.user.has_perm("pgjobs.view_job"):
+            return None
+        held = Job._base_manager.using(get_settings().database).filter(
+            status=JobStatus.RUNNING.value, lease_owner=name
+        )
+        columns = ("pk", "job_type", "queue", "lease_expires_at", "started_at", "attempt_count", "clock")
+        site = self.admin_site.name
+        return [
+            {
+                "id": str(pk),
+                "url": reverse("admin:pgjobs_job_change", args=[pk], current_app=site),
+                "job_type": job_type,
+                "queue": queue,
+                "lease": lease_in_words(ends - clock),
+                "running_for": in_words(clock - started if started else None),
+                "attempt": str(attempt),
+            }
+            for pk, job_type, queue, ends, started, attempt, clock in held.annotate(clock=Now())
+            .order_by("lease_expires_at", "pk")
+            .values_list(*columns)[:_MOST_JOBS]
+        ]
+
+
+def _words(worker: WorkerRow) -> str:
+    if worker.stopped_at:
+        return f"stopped {in_words(worker.clock - worker.stopped_at)} ago"
+    if worker.state == "silent":
+        return f"silent for {in_words(worker.heartbeat_age)}"
+    return worker.state
+
+
+def _matches(worker: WorkerRow, wanted: dict[str, str]) -> bool:
+    return (
+        wanted["state"] in ("", worker.state)
+        and wanted["host"] in ("", worker.host)
+        and wanted["version"] in ("", worker.code_version or worker.version)
+        and (not wanted["queue"] or worker.serves(wanted["queue"]))
+    )

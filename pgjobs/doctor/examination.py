@@ -8,7 +8,7 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE, sqlstate
 from pgjobs.doctor.findings import NOTE, Finding, Patient, Probe, Report, Severity, Thresholds
 from pgjobs.doctor.indexes import probe_indexes
-from pgjobs.doctor.project import probe_debug, probe_listener, probe_pooler
+from pgjobs.doctor.project import probe_debug, probe_listener, probe_pooler, probe_trigger
 from pgjobs.doctor.server import probe_connections, probe_settings, probe_writable
 from pgjobs.doctor.sessions import (
     probe_notifications,
@@ -19,7 +19,15 @@ from pgjobs.doctor.sessions import (
     probe_visibility,
 )
 from pgjobs.doctor.tables import probe_tables
-from pgjobs.doctor.work import probe_leases, probe_retention, probe_unknown, probe_unserved, probe_workers
+from pgjobs.doctor.work import (
+    probe_leases,
+    probe_retention,
+    probe_turns,
+    probe_unknown,
+    probe_unknown_workflows,
+    probe_unserved,
+    probe_workers,
+)
 
 PROBES: tuple[Probe, ...] = (
     probe_writable,
@@ -27,6 +35,8 @@ PROBES: tuple[Probe, ...] = (
     probe_leases,
     probe_workers,
     probe_unknown,
+    probe_unknown_workflows,
+    probe_turns,
     probe_snapshots,
     probe_prepared,
     probe_slots,
@@ -37,6 +47,7 @@ PROBES: tuple[Probe, ...] = (
     probe_connections,
     probe_pooler,
     probe_listener,
+    probe_trigger,
     probe_notifications,
     probe_debug,
     probe_retention,

@@ -22,6 +22,11 @@ SELECT (SELECT count(*) FROM pg_stat_activity
          OR (SELECT count(DISTINCT usename) = 1 FROM pg_stat_activity
              WHERE datname = current_database() AND backend_type = 'client backend')"""  # noqa: S608
 
+_TRIGGER = "pgjobs_job_notify"
+_TRIGGERS = f"""
+SELECT tgenabled FROM pg_trigger
+WHERE tgrelid = to_regclass('pgjobs_job') AND tgname = '{_TRIGGER}'"""  # noqa: S608
+
 _STARTED_FOR = 15.0  # seconds that a new worker may take to connect its listener
 
 
@@ -104,3 +109,26 @@ def probe_listener(patient: Patient) -> Iterator[Finding]:
             "Give the workers a connection that does not go through a pooler in transaction mode, or set "
             "PGJOBS['NOTIFY'] = False; their log has the reason.",
         )
+
+
+def probe_trigger(patient: Patient) -> Iterator[Finding]:
+    """Without the trigger nobody is told of new jobs."""
+    if not get_settings().notify:
+        return
+    found = patient.ask(_TRIGGERS)
+    if not found:
+        state, cure = (
+            "missing",
+            "Run the statements that `manage.py sqlmigrate pgjobs 0008_notify_trigger` prints.",
+        )
+    elif found[0][0] in ("D", b"D", "R", b"R"):  # psycopg gives the type "char" as bytes
+        state, cure = "disabled", f"ALTER TABLE pgjobs_job ENABLE TRIGGER {_TRIGGER};"
+    else:
+        return
+    yield Finding(
+        "no-trigger",
+        WARNING,
+        f"The trigger {_TRIGGER} on pgjobs_job is {state}: new jobs wait for the next poll of a worker.",
+        state,
+        cure,
+    )

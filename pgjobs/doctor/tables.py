@@ -22,6 +22,11 @@ STORAGE = {
     "pgjobs_execution": {"fillfactor": "70", **_HOT},
     "pgjobs_wait": {"fillfactor": "80"},
     "pgjobs_worker": {"fillfactor": "50"},
+    "pgjobs_minute": {
+        "fillfactor": "70",
+        "autovacuum_vacuum_scale_factor": "0.05",
+        "autovacuum_vacuum_threshold": "1000",
+    },
 }
 """What the migrations set. Other values are somebody's choice; none at all means that they were lost."""
 

@@ -8,6 +8,7 @@ from pgjobs.conf import get_settings
 from pgjobs.doctor.findings import CRITICAL, NOTE, WARNING, Finding, Patient, span
 from pgjobs.queue import stats
 from pgjobs.queue.retention import Policy
+from pgjobs.workflows.registry import workflows
 
 _SILENT = """
 SELECT name, host, pid, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8, count(*) OVER ()
@@ -27,11 +28,30 @@ SELECT count(*), extract(epoch FROM max(clock_timestamp() - lease_expires_at))::
     WHERE status = 'running' AND lease_expires_at < clock_timestamp() - make_interval(secs => %(grace)s)
     LIMIT 1000) AS lapsed"""
 
+# Each durable call leaves a step or a wait, so a turn without either for so long has made none.
+_LINGERING = """
+SELECT id, workflow_name, lease_owner, extract(epoch FROM clock_timestamp() - started_at)::float8
+FROM pgjobs_execution AS execution
+WHERE status = 'running' AND started_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+  AND NOT EXISTS (SELECT FROM pgjobs_stepoutput AS step WHERE step.execution_id = execution.id
+                  AND step.recorded_at > clock_timestamp() - make_interval(secs => %(seconds)s))
+  AND NOT EXISTS (SELECT FROM pgjobs_wait AS wait WHERE wait.execution_id = execution.id
+                  AND wait.created_at > clock_timestamp() - make_interval(secs => %(seconds)s))
+ORDER BY started_at LIMIT 5"""
+
 _EXECUTIONS_DUE = """
 SELECT extract(epoch FROM clock_timestamp() - available_at)::float8 FROM pgjobs_execution
 WHERE status = 'enqueued' AND crash_count = 0
   AND available_at < clock_timestamp() - make_interval(secs => %(seconds)s)
 ORDER BY queue, priority, available_at LIMIT 1"""
+
+# The head of what can go on, in the order of the claim's index.
+_UNKNOWN_WORKFLOWS = """
+SELECT workflow_name, count(*), extract(epoch FROM max(clock_timestamp() - available_at))::float8
+FROM (SELECT workflow_name, available_at FROM pgjobs_execution WHERE status = 'enqueued' AND crash_count = 0
+      ORDER BY queue, priority, available_at, id LIMIT 1000) AS head
+WHERE workflow_name <> ALL(%(known)s::text[])
+GROUP BY workflow_name ORDER BY 2 DESC, 1 LIMIT 10"""
 
 # The oldest rows of the table, as the walk of retention sees them.
 _UNPRUNED = """
@@ -109,6 +129,19 @@ def probe_unknown(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def probe_unknown_workflows(patient: Patient) -> Iterator[Finding]:
+    """Executions that no body of this code can carry: no worker claims them, so they wait."""
+    for name, executions, waited in patient.ask(_UNKNOWN_WORKFLOWS, known=workflows.names()):
+        yield Finding(
+            "unknown-workflows",
+            WARNING,
+            f"{_count(executions)} executions of workflow {name!r} wait; this code has no such workflow.",
+            f"the oldest for {span(waited)}" if waited >= 0 else f"the first is due in {span(-waited)}",
+            "Deploy the code that has it; if it was renamed, keep the old name with @workflow(name=...); if nobody "
+            "needs them, manage.py pgjobs_cancel --execution ID.",
+        )
+
+
 def probe_leases(patient: Patient) -> Iterator[Finding]:
     """A lease that has lapsed is taken back within REAP_SECONDS, where somebody reaps."""
     grace = 2 * get_settings().reap_seconds + 2
@@ -123,6 +156,20 @@ def probe_leases(patient: Patient) -> Iterator[Finding]:
                 f"overdue by up to {span(overdue)}",
                 "Start workers without --no-reaper, or manage.py runreaper.",
             )
+
+
+def probe_turns(patient: Patient) -> Iterator[Finding]:
+    """Workflows that hold a slot and come to no durable call."""
+    seconds = get_settings().workflow_slow_turn_seconds
+    for pk, name, owner, age in patient.ask(_LINGERING, seconds=seconds):
+        yield Finding(
+            "slow-turns",
+            WARNING,
+            f"Execution {pk} ({name}), which {owner} runs, has recorded nothing for {seconds:g} s or longer.",
+            f"its turn began {span(age)} ago",
+            "The log of that worker says where it stands. Give its steps timeout=, and put long work of the body into "
+            "steps.",
+        )
 
 
 def probe_retention(patient: Patient) -> Iterator[Finding]:

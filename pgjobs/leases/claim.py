@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 
 from pgjobs.connections import rows
-from pgjobs.leases.lanes import KNOWN_LANES, Position, all_lanes, literally, table_of
+from pgjobs.leases.lanes import KNOWN_LANES, Position, all_lanes, literally, not_paused, table_of
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING
 
@@ -27,7 +27,7 @@ due AS MATERIALIZED (
     SELECT row_number() OVER () AS place, chosen.id FROM (
         SELECT best.id FROM levels CROSS JOIN LATERAL (
             SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
-            WHERE lane.priority = levels.priority
+            WHERE lane.priority = levels.priority AND {open}
             ORDER BY picked.available_at, picked.id LIMIT {limit}
         ) AS best LIMIT {limit}
     ) AS chosen
@@ -65,10 +65,10 @@ def claim(
     """Claim up to ``limit`` due rows, best first (priority, available_at, id), and return ``columns`` of each.
 
     ``token`` must be fresh for every call: with the id it is the fence, and it finds a claim whose reply was
-    lost. ``kinds`` are the handlers this process has; rows of other kinds wait. No ``queues`` means all.
-    ``suspects`` claims rows whose last worker died, and only those; otherwise only rows that have no crash.
-    ``columns`` are SQL expressions over the alias ``leased``. With a ``position`` a flood is claimed from where the
-    last claim ended, and the whole is looked at again in between.
+    lost. ``kinds`` are the handlers this process has; rows of other kinds wait, and so do those of a queue or kind
+    that is paused. No ``queues`` means all. ``suspects`` claims rows whose last worker died, and only those;
+    otherwise only rows that have no crash. ``columns`` are SQL expressions over the alias ``leased``. With a
+    ``position`` a flood is claimed from where the last claim ended, and the whole is looked at again in between.
 
     One statement in autocommit is the shortest transaction there is. Under READ COMMITTED, with SKIP LOCKED,
     no row can go to two callers, and the literal status in the predicate keeps the plan on the partial index.
@@ -111,7 +111,9 @@ def _claim_sql(model: type[LeasedRow], limit: int, lanes: str, columns: tuple[st
     else:
         walk = KNOWN_LANES if lanes == "known" else all_lanes(model, named=lanes == "named")
         names = "" if lanes == "known" else "(queue, priority)"
-        due = _DUE.format(lanes=walk, columns=names, picked=picked, limit=limit)
+        due = _DUE.format(
+            lanes=walk, columns=names, picked=picked, limit=limit, open=not_paused("lane.queue", "queue")
+        )
     return _CLAIM.format(due=due, table=table_of(model), running=RUNNING, columns=", ".join(columns))
 
 
@@ -122,10 +124,12 @@ def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:
         literally(f"status = '{rules.claimable}'"),
         literally("available_at <= statement_timestamp()"),
         literally(f"{rules.kind_column} = ANY(%(kinds)s::text[])"),
+        literally(not_paused(rules.kind_column, "type")),
     )
     if lanes == "suspects":
         chosen = literally("cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])")
-        found = found.filter(literally("crash_count > 0"), chosen).order_by("priority", "available_at", "id")
+        found = found.filter(literally("crash_count > 0"), chosen, literally(not_paused("queue", "queue")))
+        found = found.order_by("priority", "available_at", "id")
     else:
         lane = literally(f"{table}.queue = lane.queue AND {table}.priority = lane.priority")
         found = found.filter(literally("crash_count = 0"), lane).order_by("available_at", "id")

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgjobs.connections import rows
-from pgjobs.leases.lanes import all_lanes, claimable, table_of
+from pgjobs.leases.lanes import all_lanes, claimable, not_paused, table_of
 from pgjobs.leases.models import LeasedRow
 
-# Lane by lane: whether a row of a known kind is due, and when the next future one is.
+# Lane by lane: whether a row of a known kind is due, and when the next future one is, or a pause ends.
 _OUTLOOK = """
 WITH RECURSIVE lanes(queue, priority) AS ({lanes})
 SELECT COALESCE(bool_or(first.due), false),
-       extract(epoch FROM min(head.available_at) - statement_timestamp())::float8
+       LEAST(extract(epoch FROM min(head.available_at) - statement_timestamp()),
+             (SELECT extract(epoch FROM min(until) - statement_timestamp())
+              FROM pgjobs_queuepause WHERE until > statement_timestamp()))::float8
 FROM lanes LEFT JOIN LATERAL (
     SELECT true AS due FROM {table} AS t
     WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
-      AND t.available_at <= statement_timestamp() AND t.{kind} = ANY(%({kinds})s::text[])
+      AND t.available_at <= statement_timestamp() AND t.{kind} = ANY(%({kinds})s::text[]) AND {kind_open}
     ORDER BY t.available_at LIMIT 1
 ) AS first ON true
 LEFT JOIN LATERAL (
@@ -24,7 +26,8 @@ LEFT JOIN LATERAL (
     WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
       AND t.available_at > statement_timestamp() AND isfinite(t.available_at)
     ORDER BY t.available_at LIMIT 1
-) AS head ON true"""
+) AS head ON true
+WHERE {queue_open}"""
 
 _SUSPECTS = """
 SELECT count(*) FILTER (WHERE {soon}),
@@ -32,19 +35,23 @@ SELECT count(*) FILTER (WHERE {soon}),
 FROM (SELECT available_at FROM {table}
       WHERE status = '{claimable}' AND crash_count > 0 AND {kind} = ANY(%(kinds)s::text[])
         AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[]))
+        AND {open}
       ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
 
 _ANY_SUSPECT = """EXISTS (
     SELECT 1 FROM {table} WHERE status = '{claimable}' AND crash_count > 0 AND {soon}
     AND {kind} = ANY(%({kinds})s::text[])
-    AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])))"""
+    AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])) AND {open})"""
 _SOON = "(available_at <= statement_timestamp() + make_interval(secs => %(ahead)s))"
 
 
 def outlook(
     model: type[LeasedRow], *, kinds: Sequence[str], queues: Sequence[str] = (), using: str
 ) -> tuple[bool, float | None]:
-    """Whether a row that is no suspect is due now, and seconds until the next future one is, or None."""
+    """Whether a row that is no suspect is due now, and seconds until the next future one is or a pause ends, or None.
+
+    What is paused is not due.
+    """
     sql = outlook_sql(model, named=bool(queues))
     ((due, seconds),) = rows(using, sql, {"kinds": list(kinds), "queues": list(queues)})
     return due, None if seconds is None else float(seconds)
@@ -58,6 +65,8 @@ def outlook_sql(model: type[LeasedRow], *, named: bool, kinds: str = "kinds") ->
         claimable=claimable(model),
         kind=model.LEASE.kind_column,
         kinds=kinds,
+        kind_open=not_paused(f"t.{model.LEASE.kind_column}", "type"),
+        queue_open=not_paused("lanes.queue", "queue"),
     )
 
 
@@ -71,7 +80,11 @@ def suspects_waiting(
 ) -> tuple[int, float | None]:
     """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None."""
     sql = _SUSPECTS.format(
-        table=table_of(model), claimable=model.LEASE.claimable, kind=model.LEASE.kind_column, soon=_SOON
+        table=table_of(model),
+        claimable=model.LEASE.claimable,
+        kind=model.LEASE.kind_column,
+        soon=_SOON,
+        open=_open(model),
     )
     params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
     ((due, seconds),) = rows(using, sql, params)
@@ -86,4 +99,10 @@ def suspect_sql(model: type[LeasedRow], *, kinds: str = "kinds") -> str:
         soon=_SOON,
         kind=model.LEASE.kind_column,
         kinds=kinds,
+        open=_open(model),
     )
+
+
+def _open(model: type[LeasedRow]) -> str:
+    """The condition that neither a row's queue nor its kind is paused."""
+    return f"{not_paused('queue', 'queue')} AND {not_paused(model.LEASE.kind_column, 'type')}"

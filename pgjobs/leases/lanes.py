@@ -82,6 +82,18 @@ def all_lanes(model: type[LeasedRow], *, named: bool) -> str:
     return text.format(table=table_of(model), claimable=claimable(model))
 
 
+def not_paused(column: str, kind: str) -> str:
+    """The condition that what ``column`` names is not paused: "queue", or "type" for a kind of row.
+
+    Not correlated, so it is read once a statement. Time alone ends a pause that has an end. In words of which the
+    planner makes nothing: it takes a bare ``<> ALL`` for a filter that leaves no row, and sorts the whole table.
+    """
+    return (
+        f"COALESCE({column} <> ALL (ARRAY(SELECT paused.name::text FROM pgjobs_queuepause AS paused "  # noqa: S608
+        f"WHERE paused.kind = '{kind}' AND (paused.until IS NULL OR paused.until > statement_timestamp()))), true)"
+    )
+
+
 def claimable(model: type[LeasedRow]) -> str:
     """The predicate of the claim index, in its literal words."""
     return f"status = '{model.LEASE.claimable}' AND crash_count = 0"

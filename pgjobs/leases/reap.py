@@ -52,7 +52,7 @@ SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
     completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
     last_error = told.message,
     {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
-    errors = {errors},
+    errors = {errors},{lost}
     {cleared}
 FROM told WHERE leased.id = told.id
 RETURNING leased.id, leased.status"""
@@ -62,6 +62,8 @@ _LAPSED = "lease_expires_at < clock_timestamp()"
 _ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
 
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
+_LOST = """
+    error_class = '{lost_class}', fingerprint = {lost_fingerprint},"""
 _ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
 
@@ -166,6 +168,11 @@ def _reap_singly(
     return total
 
 
+def _entry(model: type[LeasedRow]) -> str:
+    fingerprint = model.LEASE.lost_fingerprint
+    return f"{_ENTRY} || jsonb_build_object('fingerprint', {fingerprint})" if fingerprint else _ENTRY
+
+
 def _table(model: type[LeasedRow]) -> str:
     return f'"{model._meta.db_table}"'
 
@@ -181,6 +188,9 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         claimable=rules.claimable,
         final="true" if rules.exhausted_is_final else "false",
         reason=rules.exhausted_reason_column,
-        errors=error_appended(_ENTRY),
+        errors=error_appended(_entry(model)),
+        lost=_LOST.format(lost_class=rules.lost_class, lost_fingerprint=rules.lost_fingerprint)
+        if rules.lost_class
+        else "",
         cleared=LEASE_CLEARED,
     )

@@ -25,6 +25,10 @@ class LeaseRules:
     """The text column that says why."""
     exhausted_is_final: bool
     """Whether ``completed_at`` is set then."""
+    lost_class: str = ""
+    """What the column ``error_class`` of a row says whose worker died; empty: the table has no such column."""
+    lost_fingerprint: str = ""
+    """SQL over the alias ``leased`` for its ``fingerprint``."""
 
 
 @dataclass(frozen=True, slots=True)

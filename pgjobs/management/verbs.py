@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from pgjobs.management.operators import WRONG, OperatorCommand, actor, add_actor, exit_by
 from pgjobs.queue.control import VerbOutcome
 
 Verb = Callable[..., list[VerbOutcome]]
 
 
-class VerbCommand(BaseCommand):
+class VerbCommand(OperatorCommand):
     """Calls the verb of the same name and prints a line for each id; ends with an error if one was refused."""
 
-    requires_system_checks = ["pgjobs"]
     verbs: dict[str, Verb]
     """By what it is done to: "job", "execution"."""
 
@@ -25,20 +25,38 @@ class VerbCommand(BaseCommand):
             parser.add_argument(
                 f"--{kind}", type=int, nargs="+", default=[], metavar="ID", help=f"ids of {kind}s"
             )
-        parser.add_argument("--user", default="the command line", help="who does it; kept on the row")
-        parser.add_argument("--reason", default="", help="why; kept on the row")
+        add_actor(parser)
 
-    def handle(self, *, user: str, reason: str, **options: Any) -> None:
+    def further(self, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+        """What else the verb on ``kind`` is given. Raises CommandError for what it does not take."""
+        return {}
+
+    def act(self, **options: Any) -> None:
         """Do it to all that were named."""
         named = {kind: options[kind] for kind in self.verbs if options[kind]}
         if not named:
             ways = " or ".join(f"--{kind} ID" for kind in self.verbs)
-            raise CommandError(f"Nothing was named. Give {ways}.")
-        outcomes = []
+            raise CommandError(f"Nothing was named. Give {ways}.", returncode=WRONG)
+        calls = {kind: self.further(kind, options) for kind in named}
+        outcomes: list[tuple[str, VerbOutcome]] = []
         for kind, ids in named.items():
-            for outcome in self.verbs[kind](ids, actor=user, reason=reason):
-                self.stdout.write(f"{kind} {outcome.id}: {outcome.message}")
-                outcomes.append(outcome)
-        refused = sum(not outcome.done for outcome in outcomes)
-        if refused:
-            raise CommandError(f"{refused} of {len(outcomes)} were left as they are.")
+            who = actor(options["user"])
+            for outcome in self.verbs[kind](ids, actor=who, reason=options["reason"], **calls[kind]):
+                outcomes.append((kind, outcome))
+                if not options["json"]:
+                    self.stdout.write(f"{kind} {outcome.id}: {outcome.message}")
+        if options["json"]:
+            self.print_json({"outcomes": [as_dict(kind, outcome) for kind, outcome in outcomes]})
+        exit_by((outcome.result for _, outcome in outcomes), type(self).__module__.rpartition("_")[2])
+
+
+def as_dict(kind: str, outcome: VerbOutcome) -> dict[str, Any]:
+    """An outcome for programs."""
+    return {
+        "kind": kind,
+        "id": outcome.id,
+        "result": outcome.result,
+        "message": outcome.message,
+        "status": outcome.status,
+        "made": outcome.made,
+    }

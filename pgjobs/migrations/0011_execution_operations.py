@@ -1,7 +1,32 @@
-from django.db import migrations
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    """A column with a constant default: no rewrite, and workers of the version before go on without it.
+
+    The index of ended executions is replaced by one that tells their ends apart. Its creation holds up writes to
+    pgjobs_execution while the ended ones are read; the statements of the version before find their rows without it.
+    """
+
     dependencies = [("pgjobs", "0010_statistics")]
 
-    operations = []
+    operations = [
+        migrations.AddField(
+            model_name="wait",
+            name="bypassed",
+            field=models.BooleanField(
+                db_default=False,
+                default=False,
+                help_text="a superuser had a say in it who was not among those asked",
+            ),
+        ),
+        migrations.RemoveIndex(model_name="execution", name="pgjobs_execution_ended"),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
+                condition=models.Q(("status__in", ["cancelled", "failed", "succeeded"])),
+                fields=["status", "completed_at"],
+                name="pgjobs_execution_ends",
+            ),
+        ),
+    ]

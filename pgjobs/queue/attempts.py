@@ -24,6 +24,9 @@ class ClaimedJob:
     awaited: bool
     """Whether the transaction that ends it must tell somebody."""
     already_produced: bool
+    queue: str = "default"
+    waited: float = 0.0
+    """Seconds from when it was due to when it was claimed, by the database's clock."""
 
 
 @dataclass(frozen=True, slots=True)

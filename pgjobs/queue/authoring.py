@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from asgiref.sync import sync_to_async
@@ -14,8 +14,10 @@ from django.utils import timezone
 from pgjobs import codec
 from pgjobs.backoff import MAX_DELAY_SECONDS, Backoff
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
+from pgjobs.exceptions import InvalidOption, PgJobsError
+from pgjobs.queue.binding import Binding
 from pgjobs.queue.registry import Handler, RetryPolicy, registry
+from pgjobs.redaction import checked_entries
 
 if TYPE_CHECKING:
     from pgjobs.queue.enqueue import NewJobs
@@ -52,8 +54,14 @@ class JobType:
     """A handler that can be enqueued. Calling it calls the function, here and now."""
 
     handler: Handler
-    signature: inspect.Signature
+    binding: Binding
     options: JobOptions
+    _new: NewJobs | None = field(init=False, repr=False, default=None)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What ``enqueue`` takes: the function's parameters without the context."""
+        return self.binding.signature
 
     @property
     def job_type(self) -> str:
@@ -95,7 +103,7 @@ class JobType:
 
         Raises :class:`SignatureMismatch` or :class:`NotStorable`.
         """
-        return JobCall(self, self._text(self._bound(args, kwargs)))
+        return JobCall(self, self._text(self.binding.bind(args, kwargs)))
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Insert one job in the caller's transaction; workers see it when that commits.
@@ -104,7 +112,7 @@ class JobType:
         """
         from pgjobs.queue.enqueue import insert_job  # models: not before Django is ready
 
-        payload = self._bound(args, kwargs)
+        payload = self.binding.bind(args, kwargs)
         return insert_job(self.new(), payload, self._text(payload), self.options.idempotency_key)
 
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
@@ -129,13 +137,17 @@ class JobType:
                 self.options.idempotency_key,
                 "many jobs cannot share one key; pass enqueue_many(..., idempotency_key=function_of_arguments).",
             )
-        texts: list[str] = []
+        bound: list[dict[str, Any]] = []
         keys: list[str | None] = []
-        for given in payloads:
-            payload = self._bound((), given)
-            texts.append(self._text(payload))
-            keys.append(_checked_key(idempotency_key(payload)) if idempotency_key else None)
-        return insert_jobs(self.new(), texts, keys)
+        for position, given in enumerate(payloads):
+            try:
+                payload = self.binding.bind((), given)
+                keys.append(_checked_key(idempotency_key(payload)) if idempotency_key else None)
+            except PgJobsError as error:
+                _place(error, position)
+                raise
+            bound.append(payload)
+        return insert_jobs(self.new(), lambda: self._texts(bound), keys)
 
     async def aenqueue_many(
         self,
@@ -146,41 +158,28 @@ class JobType:
         """:meth:`enqueue_many` for async code."""
         return await sync_to_async(self.enqueue_many)(payloads, idempotency_key=idempotency_key)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The call as keyword arguments."""
-        if not isinstance(kwargs, Mapping):
-            raise SignatureMismatch(
-                self.job_type, str(self.signature), f"{kwargs!r} is not a dict of arguments"
-            )
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise SignatureMismatch(self.job_type, str(self.signature), str(error)) from None
-        payload = bound.arguments
-        for name, parameter in self.signature.parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                payload.update(self._checked_rest(payload.pop(name, {})))
-        return payload
-
-    def _checked_rest(self, rest: dict[str, Any]) -> dict[str, Any]:
-        """What ``**kwargs`` takes in, unless it names the context: the worker would pass that twice."""
-        if rest and self.handler.takes_context:
-            context = next(iter(inspect.signature(self.handler.function).parameters))
-            if context in rest:
-                raise SignatureMismatch(
-                    self.job_type, str(self.signature), f"{context!r} is the context, which the worker gives"
-                )
-        return rest
-
     def _text(self, payload: dict[str, Any]) -> str:
         return codec.dumps(payload, label="payload", max_bytes=get_settings().max_payload_bytes)
+
+    def _texts(self, payloads: Iterable[dict[str, Any]]) -> Iterator[str]:
+        for position, payload in enumerate(payloads):
+            try:
+                text = self._text(payload)
+            except PgJobsError as error:
+                _place(error, position)
+                raise
+            yield text
 
     def new(self) -> NewJobs:
         """What rows of this type have beside the arguments."""
         from pgjobs.queue.enqueue import NewJobs
 
-        o = self.options
-        return NewJobs(self.job_type, o.queue, o.priority, o.max_attempts, o.max_crashes, o.run_after)
+        new = self._new
+        if new is None:
+            o = self.options
+            new = NewJobs(self.job_type, o.queue, o.priority, o.max_attempts, o.max_crashes, o.run_after)
+            object.__setattr__(self, "_new", new)  # kept: the same for every call
+        return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +208,7 @@ def job(
     retry: RetryPolicy = _DEFAULT_RETRY,
     timeout: float | dt.timedelta | None = None,
     takes_context: bool = False,
+    redact: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], JobType]: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -222,49 +222,33 @@ def job(
     retry: RetryPolicy = _DEFAULT_RETRY,
     timeout: float | dt.timedelta | None = None,
     takes_context: bool = False,
+    redact: Sequence[str] = (),
 ) -> Any:
     """Make a function a job type, with or without arguments: ``@job`` or ``@job(queue="documents")``.
 
     ``retry`` says how long to wait after an exception; ``timeout`` (seconds or timedelta) bounds one attempt;
-    with ``takes_context`` the first parameter is the context. Rows carry ``name``, by default
+    with ``takes_context`` the first parameter is the context. ``redact`` names further keys of payload and result that
+    are secret, such as "iban" or "customer.email" (:mod:`pgjobs.redaction`). Rows carry ``name``, by default
     ``<app label>.<function name>``: renaming a function orphans rows that wait under the old name.
     Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateName` at import.
     """
     options = JobOptions(queue=queue, priority=priority, max_attempts=max_attempts, max_crashes=max_crashes)
     seconds = _check_timeout(timeout)
+    hidden = checked_entries(redact)
     if not isinstance(retry, Backoff) and not callable(retry):
         raise InvalidOption("retry", retry, "give a Backoff, or a function of attempt and exception.")
 
     def declare(function: Callable[..., Any]) -> JobType:
-        signature = _payload_signature(function, takes_context)
-        handler = Handler(function, name, retry, seconds, takes_context)
+        handler = Handler(function, name, retry, seconds, takes_context, hidden)
+        binding = Binding(handler)
         registry.add(handler)
-        return JobType(handler, signature, options)
+        return JobType(handler, binding, options)
 
     return declare if function is None else declare(function)
 
 
-def _payload_signature(function: Any, takes_context: bool) -> inspect.Signature:
-    """The signature without the context. Raises :class:`InvalidHandler` when keywords cannot fill it."""
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise InvalidHandler(f"@job needs a plain function, not {function!r}.")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidHandler(f"@job {function.__qualname__} is a generator: calling it would run nothing.")
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    if takes_context:
-        if not parameters:
-            raise InvalidHandler(
-                f"@job {function.__qualname__} says takes_context=True but has no parameter for it."
-            )
-        parameters = parameters[1:]
-    for parameter in parameters:
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise InvalidHandler(
-                f"@job {function.__qualname__}{signature}: {parameter} cannot be filled by name, and a payload is "
-                f"keyword arguments. Use ordinary parameters."
-            )
-    return signature.replace(parameters=parameters, return_annotation=signature.empty)
+def _place(error: PgJobsError, position: int) -> None:
+    error.add_note(f"It was payload {position} of enqueue_many, counted from 0.")
 
 
 def _check_name(option: str, value: Any, longest: int) -> None:

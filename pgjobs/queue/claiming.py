@@ -23,6 +23,8 @@ _COLUMNS = (
     # Answered with the claim, so that a job whose effect has landed before is never worked again.
     "leased.idempotency_key IS NOT NULL AND EXISTS (SELECT FROM pgjobs_jobresult AS produced "
     "WHERE produced.idempotency_key = leased.idempotency_key)",
+    "leased.queue",
+    "GREATEST(extract(epoch FROM leased.started_at - leased.available_at), 0)::float8",
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
 
+from pgjobs.exceptions import AppendOnly
 from pgjobs.leases.models import LeasedRow, claim_indexes, running_means_leased
 from pgjobs.leases.states import LeaseRules
+from pgjobs.queue.fingerprints import LOST, LOST_FINGERPRINT
 from pgjobs.queue.states import JobStatus
 
 
@@ -22,6 +24,8 @@ class Job(LeasedRow):
         exhausted=JobStatus.DEAD.value,
         exhausted_reason_column="note",
         exhausted_is_final=True,
+        lost_class=LOST,
+        lost_fingerprint=LOST_FINGERPRINT,
     )
 
     job_type = models.CharField(max_length=200, help_text="the registered handler that runs it")
@@ -43,11 +47,29 @@ class Job(LeasedRow):
         default=False, db_default=False, help_text="somebody is woken by the transaction that ends it"
     )
     note = models.TextField(default="", db_default="", blank=True, help_text="how it came to stand here")
+    error_class = models.CharField(max_length=300, null=True, blank=True)  # noqa: DJ001 - null is "none yet"
+    fingerprint = models.CharField(  # noqa: DJ001 - null is "none yet"
+        max_length=40, null=True, blank=True, help_text="one for all failures of one cause"
+    )
+    discarded_at = models.DateTimeField(null=True, blank=True, help_text="put out of sight by a person")
+    copied_from = models.BigIntegerField(
+        null=True, blank=True, help_text="id of the job it is an edited copy of"
+    )
+    superseded_by = models.BigIntegerField(null=True, blank=True, help_text="id of its edited copy")
 
     class Meta:
         verbose_name = "job"
         verbose_name_plural = "jobs"
-        permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
+        permissions = [
+            ("retry_job", "Can retry jobs"),
+            ("cancel_job", "Can cancel jobs"),
+            ("reschedule_job", "Can make waiting jobs due"),
+            ("release_job", "Can take running jobs from their holder"),
+            ("discard_job", "Can discard and restore jobs"),
+            ("edit_payload", "Can retry jobs with another payload"),
+            ("view_payload", "Can see what is redacted in payloads and results"),
+            ("bulk_job", "Can act on all jobs that match a filter"),
+        ]
         constraints = [
             running_means_leased("pgjobs_job_lease"),
             models.CheckConstraint(condition=models.Q(status__in=JobStatus.values), name="pgjobs_job_status"),
@@ -62,6 +84,13 @@ class Job(LeasedRow):
                     fields=["-completed_at"], name=f"pgjobs_job_{status}", condition=models.Q(status=status)
                 )
                 for status in (JobStatus.FAILED.value, JobStatus.DEAD.value, JobStatus.CANCELLED.value)
+            ),
+            models.Index(
+                fields=["fingerprint", "-id"],
+                name="pgjobs_job_fingerprint",
+                condition=models.Q(
+                    status__in=[JobStatus.DEAD.value, JobStatus.FAILED.value], discarded_at__isnull=True
+                ),
             ),
         ]
 
@@ -96,6 +125,11 @@ class ArchivedJob(models.Model):
     progress = models.JSONField(null=True, blank=True)
     awaited = models.BooleanField()
     note = models.TextField(blank=True)
+    discarded_at = models.DateTimeField(null=True, blank=True)
+    copied_from = models.BigIntegerField(null=True, blank=True)
+    superseded_by = models.BigIntegerField(null=True, blank=True)
+    error_class = models.CharField(max_length=300, null=True, blank=True)  # noqa: DJ001 - null is "none"
+    fingerprint = models.CharField(max_length=40, null=True, blank=True)  # noqa: DJ001 - null is "none"
     archived_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -141,6 +175,13 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField(db_default=Now())
     last_poll_at = models.DateTimeField(null=True, blank=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
+    last_done_at = models.DateTimeField(null=True, blank=True, help_text="latest end of a job or a turn")
+    busy = models.IntegerField(null=True, blank=True, help_text="slots in use at the last heartbeat")
+    rss_bytes = models.BigIntegerField(null=True, blank=True, help_text="memory at the last heartbeat")
+    heartbeat_seconds = models.FloatField(null=True, blank=True)
+    handlers = models.JSONField(null=True, blank=True, help_text="job types and workflows it knows")
+    code_version = models.CharField(max_length=100, default="", db_default="", blank=True)
+    draining = models.BooleanField(default=False, db_default=False, help_text="finishes and claims no more")
 
     class Meta:
         verbose_name = "worker"
@@ -148,3 +189,140 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Counts(models.Field):  # type: ignore[type-arg]
+    """An array of bigint. (Django's own ArrayField wants ``django.contrib.postgres`` installed.)"""
+
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return "bigint[]"
+
+
+class Minute(models.Model):
+    """How many jobs of one type in one queue came to which end in one minute, and how long they waited and ran.
+
+    The row of 1970 has the sums of all times: it never falls, whatever is pruned.
+    """
+
+    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
+    minute = models.DateTimeField()
+    queue = models.CharField(max_length=100)
+    job_type = models.CharField(max_length=200)
+    done = models.BigIntegerField(default=0, db_default=0, help_text="succeeded")
+    failed = models.BigIntegerField(default=0, db_default=0, help_text="ended: it can never work")
+    dead = models.BigIntegerField(default=0, db_default=0, help_text="ended: the attempts are spent")
+    retried = models.BigIntegerField(default=0, db_default=0, help_text="attempts with another to come")
+    wait_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum, from due to claimed")
+    run_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum")
+    wait_counts = Counts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
+    run_counts = Counts(help_text="the same of how long they ran")
+
+    class Meta:
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["minute"], name="pgjobs_minute_dead", condition=models.Q(dead__gt=0)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_type} in {self.queue} at {self.minute}"
+
+
+class _AppendOnlyRows(models.QuerySet["OperatorAction"]):
+    def update(self, **columns: Any) -> int:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly("operator actions")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly("operator actions")
+
+
+class OperatorAction(models.Model):
+    """What a person, or code in a person's name, did or tried: one row an operation, written in its transaction.
+
+    Never changed and never deleted but by retention; a trigger of the database sees to it.
+    """
+
+    class Via(models.TextChoices):
+        """The face it came through."""
+
+        ADMIN = "admin", "admin"
+        COMMAND = "command", "command line"
+        API = "api", "Python"
+
+    class Target(models.TextChoices):
+        """What it was done to."""
+
+        JOB = "job", "job"
+        QUEUE = "queue", "queue"
+        TYPE = "type", "job type"
+        EXECUTION = "execution", "workflow execution"
+        APPROVAL = "approval", "approval"
+        BULK = "bulk", "bulk operation"
+        WORKER = "worker", "worker"
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    actor = models.CharField(max_length=200, help_text="name, kept when the user is gone")
+    user_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is "no user"
+    via = models.CharField(max_length=16, choices=Via)
+    verb = models.CharField(max_length=40)
+    target_kind = models.CharField(max_length=16, choices=Target)
+    target_ids = models.JSONField(default=list, help_text="the first 100: ids, or names of queues and types")
+    target_count = models.IntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    done = models.IntegerField(default=0)
+    skipped = models.IntegerField(default=0, help_text="to which the verb did not apply")
+    refused = models.IntegerField(default=0, help_text="by a conflict, or for want of a permission")
+    details = models.JSONField(default=dict, blank=True, help_text="options, before and after; no secrets")
+
+    objects = _AppendOnlyRows.as_manager()
+
+    class Meta:
+        verbose_name = "operator action"
+        verbose_name_plural = "operator actions"
+        default_permissions = ("view",)  # the index of target_ids is made by hand, in the migration
+
+    def __str__(self) -> str:
+        return f"{self.verb} of {self.target_count} {self.target_kind}(s) by {self.actor}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert it. Raises :class:`AppendOnly` for a row that is there."""
+        if not self._state.adding:
+            raise AppendOnly(f"operator action {self.pk}")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Refused. Raises :class:`AppendOnly`."""
+        raise AppendOnly(f"operator action {self.pk}")
+
+
+class QueuePause(models.Model):
+    """A queue, or a type of job or workflow wherever it waits, of which nothing new starts. Claims read this table."""
+
+    class Kind(models.TextChoices):
+        """What is paused."""
+
+        QUEUE = "queue", "queue"
+        TYPE = "type", "job type or workflow"
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=16, choices=Kind)
+    name = models.CharField(max_length=200)
+    reason = models.TextField(default="", db_default="", blank=True)
+    by = models.CharField(max_length=200, default="", db_default="", blank=True)
+    since = models.DateTimeField(db_default=Now())
+    until = models.DateTimeField(
+        null=True, blank=True, help_text="goes on by itself then; null: until resumed"
+    )
+
+    class Meta:
+        verbose_name = "pause"
+        verbose_name_plural = "pauses"
+        default_permissions = ("view",)
+        permissions = [("pause_queue", "Can pause and resume queues and types")]
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="pgjobs_queuepause_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

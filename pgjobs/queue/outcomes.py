@@ -27,6 +27,8 @@ class Problem:
     type: str
     message: str
     traceback: str = ""
+    frame: str = ""
+    """The innermost frame of the project's own code, as "module:function"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,32 @@ from __future__ import annotations
 from pgjobs.queue.models import Job
 
 
+class Overview(Job):
+    """Whether anything is wrong, and what to look at first."""
+
+    class Meta:
+        proxy = True
+        # All pages of jobs are opened by the permissions of Job; their own would only be noise.
+        default_permissions = ()
+        verbose_name = "overview"
+        verbose_name_plural = "overview"
+
+
+class ErrorGroup(Job):
+    """Jobs that ended badly, by what went wrong."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = "error"
+        verbose_name_plural = "errors"
+
+
 class RunningJob(Job):
     """Jobs that a worker holds."""
 
     class Meta:
         proxy = True
-        # All pages of jobs are opened by the permissions of Job; their own would only be noise.
         default_permissions = ()
         verbose_name = "running job"
         verbose_name_plural = "running jobs"
@@ -26,11 +46,11 @@ class DeadJob(Job):
         verbose_name_plural = "dead jobs"
 
 
-class Backlog(Job):
+class Queue(Job):
     """Jobs that wait, by queue."""
 
     class Meta:
         proxy = True
         default_permissions = ()
-        verbose_name = "backlog"
-        verbose_name_plural = "backlog"
+        verbose_name = "queue"
+        verbose_name_plural = "queues"

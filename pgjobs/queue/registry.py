@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pgjobs import redaction
 from pgjobs.backoff import Backoff
 from pgjobs.exceptions import UnknownJobType
 from pgjobs.registries import Registry, name_of
@@ -24,6 +25,8 @@ class Handler:
     retry: RetryPolicy
     timeout: float | None
     takes_context: bool
+    redact: tuple[str, ...] = ()
+    """Further keys of its payload and result that are secret."""
 
     @property
     def is_async(self) -> bool:
@@ -37,3 +40,11 @@ class Handler:
 
 
 registry: Registry[Handler] = Registry("job type", UnknownJobType)
+
+
+def _redact_entries(job_type: str) -> tuple[str, ...]:
+    handler = registry.find(job_type)
+    return handler.redact if handler else ()
+
+
+redaction.declare("job_type", _redact_entries)

@@ -14,6 +14,7 @@ from pgjobs.connections import brief_locks, busy, retrying, rows
 from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
+from pgjobs.queue.fingerprints import fingerprint
 from pgjobs.queue.outcomes import (
     Abandoned,
     AlreadyExisted,
@@ -46,8 +47,9 @@ _SETTLE = """
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)s::bigint[], %(tokens)s::uuid[], %(statuses)s::text[], %(results)s::text[], %(entries)s::text[],
-        %(messages)s::text[], %(delays)s::float8[], %(refunds)s::int[], %(notes)s::text[]
-    ) AS given(id, token, status, result, entry, message, delay, refund, note)
+        %(messages)s::text[], %(classes)s::text[], %(fingerprints)s::text[], %(delays)s::float8[],
+        %(refunds)s::int[], %(notes)s::text[]
+    ) AS given(id, token, status, result, entry, message, error_class, fingerprint, delay, refund, note)
 ),
 held AS MATERIALIZED ({held})
 UPDATE pgjobs_job AS leased
@@ -55,6 +57,8 @@ SET status = given.status,
     result = COALESCE(given.result::jsonb, leased.result),
     errors = CASE WHEN given.entry IS NULL THEN leased.errors ELSE {errors} END,
     last_error = COALESCE(given.message, leased.last_error),
+    error_class = COALESCE(given.error_class, leased.error_class),
+    fingerprint = COALESCE(given.fingerprint, leased.fingerprint),
     available_at = CASE WHEN given.delay IS NULL THEN leased.available_at
                         ELSE clock_timestamp() + make_interval(secs => given.delay) END,
     attempt_count = leased.attempt_count - given.refund,
@@ -244,11 +248,14 @@ def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
     if all(w.status is JobStatus.SUCCEEDED and not w.note for _, w in writes):
         params["results"] = [w.result for _, w in writes]
         return {pk for (pk,) in rows(using, _SUCCEED_SQL, params)}
+    prints = [_fingerprint(job, w.problem) for job, w in writes]
     params |= {
         "statuses": [w.status.value for _, w in writes],
         "results": [w.result for _, w in writes],
-        "entries": [_entry(w.problem) for _, w in writes],
+        "entries": [_entry(w.problem, mark) for (_, w), mark in zip(writes, prints, strict=True)],
         "messages": [_message(w.problem) for _, w in writes],
+        "classes": [w.problem and error_class(w.problem) for _, w in writes],
+        "fingerprints": prints,
         "delays": [w.delay for _, w in writes],
         "refunds": [w.refund for _, w in writes],
         "notes": [w.note for _, w in writes],
@@ -261,10 +268,26 @@ def _leases(jobs: list[ClaimedJob]) -> dict[str, object]:
     return {"ids": [job.lease.pk for job in jobs], "tokens": [job.lease.token for job in jobs]}
 
 
-def _entry(problem: Problem | None) -> str | None:
+def error_class(problem: Problem) -> str:
+    """What failures are told apart by first: the exception's name, or what else ended the attempt."""
+    return problem.type or problem.kind.capitalize()
+
+
+def _fingerprint(job: ClaimedJob, problem: Problem | None) -> str | None:
     if problem is None:
         return None
-    entry = {"kind": problem.kind, "type": problem.type, "message": problem.message}
+    return fingerprint(job.job_type, error_class(problem), problem.frame, problem.message)
+
+
+def _entry(problem: Problem | None, fingerprint: str | None) -> str | None:
+    if problem is None:
+        return None
+    entry = {
+        "kind": problem.kind,
+        "type": problem.type,
+        "message": problem.message,
+        "fingerprint": fingerprint,
+    }
     if problem.traceback:
         entry["traceback"] = problem.traceback
     return json.dumps(entry)

@@ -48,6 +48,7 @@ MOVES: tuple[Move, ...] = (
     Move(_S.RUNNING, _S.DEAD, "give up", "the last attempt raised"),
     Move(_S.RUNNING, _S.DEAD, "bury", "the worker died and the crash budget is spent"),
     Move(_S.RUNNING, _S.CANCELLED, "cancel", "stopped while it ran; the holder loses its lease"),
+    Move(_S.RUNNING, _S.PENDING, "operator release", "a person takes it from a lost or stuck holder"),
     Move(_S.FAILED, _S.PENDING, "operator retry", "a person tries again; the history stays"),
     Move(_S.DEAD, _S.PENDING, "operator retry", "a person tries again; the history stays"),
     Move(_S.CANCELLED, _S.PENDING, "operator retry", "a person tries again; the history stays"),
@@ -61,3 +62,9 @@ RETRYABLE = frozenset(move.source for move in MOVES if move.verb == "operator re
 
 CANCELLABLE = frozenset(move.source for move in MOVES if move.verb == "cancel")
 """From where a job may be cancelled."""
+
+RELEASABLE = frozenset(move.source for move in MOVES if move.verb == "operator release")
+"""From where a person may take a job from its holder."""
+
+DISCARDABLE = RETRYABLE
+"""From where a job may be put out of sight; that is a mark on the row, not a status."""

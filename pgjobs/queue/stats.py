@@ -21,6 +21,9 @@ from pgjobs.queue.registry import registry
 COUNT_LIMIT = 10_000
 """The highest exact count; one more row means "and more"."""
 
+HEAD_LIMIT = 100
+"""Rows at the head of a queue that are looked at for what nobody claims; as many of one type mean "and more"."""
+
 _LANE_LIMIT = 1_000
 _QUEUE_LIMIT = 200
 _TYPE_LIMIT = 100
@@ -76,13 +79,13 @@ waiting AS (
     FROM (SELECT DISTINCT queue FROM lane) AS named CROSS JOIN LATERAL (
         SELECT t.queue, t.job_type, t.available_at FROM pgjobs_job AS t
         WHERE t.status = 'pending' AND t.crash_count = 0 AND t.queue = named.queue
-        ORDER BY t.priority, t.available_at, t.id LIMIT %(limit)s) AS head
+        ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s) AS head
     UNION ALL
     (SELECT t.queue, t.job_type, t.available_at FROM pgjobs_job AS t
      WHERE t.status = 'pending' AND t.crash_count > 0
-     ORDER BY t.priority, t.available_at, t.id LIMIT %(limit)s)
+     ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s)
 )
-SELECT queue, job_type, least(count(*), %(limit)s)::int, statement_timestamp() - min(available_at)
+SELECT queue, job_type, count(*)::int, statement_timestamp() - min(available_at)
 FROM waiting WHERE job_type <> ALL(%(known)s::text[])
 GROUP BY queue, job_type ORDER BY queue, job_type LIMIT %(types)s"""  # noqa: S608 - two constants
 
@@ -114,6 +117,21 @@ _RUNNING = """
 SELECT queue, count(*) FROM (
     SELECT t.queue FROM pgjobs_job AS t WHERE t.status = 'running' ORDER BY t.lease_owner, t.id LIMIT %(limit)s
 ) AS held GROUP BY queue"""
+
+
+# The order keeps each read on its partial index, whatever the statistics say.
+_ENDED = """
+SELECT '{status}', count(*) FROM (
+    SELECT FROM pgjobs_job AS t WHERE t.status = '{status}' ORDER BY t.completed_at DESC LIMIT %(limit)s
+) AS head"""
+
+_ENDS = " UNION ALL ".join(_ENDED.format(status=status) for status in ("dead", "failed", "cancelled"))
+_COUNTS = f"""{_ENDS}
+UNION ALL SELECT 'running', count(*) FROM (
+    SELECT FROM pgjobs_job AS t WHERE t.status = 'running' ORDER BY t.lease_owner, t.id LIMIT %(limit)s
+) AS held
+UNION ALL SELECT 'all', greatest(reltuples, 0)::bigint FROM pg_class
+          WHERE oid = 'pgjobs_job'::regclass"""  # noqa: S608 - the template above
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,23 +169,34 @@ def live_workers() -> QuerySet[Worker]:
     )
 
 
+def waiting() -> dict[str, tuple[int, int, timedelta | None]]:
+    """By queue: jobs due, jobs for later, and how long the oldest that is due has waited."""
+    return {queue: (due, later, oldest) for queue, due, later, oldest in _read(_BACKLOG, lanes=_LANE_LIMIT)}
+
+
 def backlog() -> list[QueueBacklog]:
     """Every queue with jobs that wait or run."""
-    waiting = {
-        queue: (due, later, oldest) for queue, due, later, oldest in _read(_BACKLOG, lanes=_LANE_LIMIT)
-    }
+    held_up = waiting()
     running: dict[str, int] = dict(_read(_RUNNING))
     serving = list(live_workers().values_list("queues", flat=True))
     found = []
-    for queue in sorted({*waiting, *running}):
-        due, later, oldest = waiting.get(queue, (0, 0, None))
+    for queue in sorted({*held_up, *running}):
+        due, later, oldest = held_up.get(queue, (0, 0, None))
         found.append(QueueBacklog(queue, due, later, running.get(queue, 0), _serving(queue, serving), oldest))
     return found
 
 
+def by_status() -> dict[str, int]:
+    """Jobs that are dead, failed, cancelled and running, each counted to the limit and no further.
+
+    One more than :data:`COUNT_LIMIT` means "and more". ``all`` is the server's estimate.
+    """
+    return dict(_read(_COUNTS))
+
+
 def unknown_waiting() -> list[UnknownWaiting]:
     """Waiting jobs of types unknown here, among the first rows of each queue in the order of the claim."""
-    found = _read(_UNKNOWN, lanes=_LANE_LIMIT, known=registry.names(), types=_TYPE_LIMIT)
+    found = _read(_UNKNOWN, lanes=_LANE_LIMIT, known=registry.names(), types=_TYPE_LIMIT, head=HEAD_LIMIT)
     return [UnknownWaiting(*row) for row in found]
 
 

@@ -42,7 +42,7 @@ from pgjobs.worker.context import JobContext, encode_result
 from pgjobs.worker.deadlines import bounded
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.hygiene import clean_up
-from pgjobs.worker.problems import describe
+from pgjobs.worker.problems import describe, project_frame
 
 logger = logging.getLogger("pgjobs.worker")
 
@@ -146,7 +146,9 @@ class Executor:
             case LeaseLost():
                 return Abandoned()
             case Fail(reason=reason):
-                return Failed(Problem("fail", "", codec.storable_text(_text(reason), 2_000)))
+                return Failed(
+                    Problem("fail", "", codec.storable_text(_text(reason), 2_000), frame=project_frame(error))
+                )
             case NotStorable() if error.path.startswith("result"):
                 return Failed(describe(error, "fail"))
             case Snooze(delay=delay):

@@ -11,10 +11,11 @@ from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
 from pgjobs.leases.renew import renew
 from pgjobs.queue.progress import write_progress
-from pgjobs.worker import clock, deadlines, registration
+from pgjobs.worker import clock, deadlines, lingering, registration
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS, Kind
 from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.registration import Vitals
 from pgjobs.worker.service import Service
 
 logger = logging.getLogger("pgjobs.worker")
@@ -34,14 +35,14 @@ class Heartbeat(Service):
         using: str,
         options: WorkerOptions,
         holdings: Holdings,
-        poll_age: Callable[[], float],
+        vitals: Callable[[], Vitals],
         on_stuck: Callable[[Holding], None],
     ) -> None:
         super().__init__(using)
         self.interval = min(self.interval, options.heartbeat_seconds / 2)
         self._options = options
         self._holdings = holdings
-        self._poll_age = poll_age
+        self._vitals = vitals
         self._on_stuck = on_stuck
         self._renewed_at = clock.now()
         self._progress: dict[Holding, str] = {}
@@ -55,18 +56,23 @@ class Heartbeat(Service):
         with self._asked:
             # A round that is under way may have asked before the doubt arose: wait for the one after it.
             wanted = self._round + 2
-            self._renew_now = True
-            self.wake()
+            self.renew_now()
             self._asked.wait_for(
                 lambda: holding.lost or clock.now() < holding.good_until or self._round >= wanted,
                 timeout=min(5.0, self._options.lease_seconds),
             )
         return not holding.lost and clock.now() < holding.good_until
 
+    def renew_now(self) -> None:
+        """Do not wait for the time of the next renewal: there is something to tell."""
+        self._renew_now = True
+        self.wake()
+
     def tick(self) -> None:
         """Whatever is due."""
         for holding in deadlines.enforce(self._holdings.all(), get_settings().stuck_grace_seconds):
             self._on_stuck(holding)
+        lingering.tell(self._holdings.all(), get_settings().workflow_slow_turn_seconds)
         if self._renew_now or clock.now() - self._renewed_at >= self._options.heartbeat_seconds:
             self._renew()
         self._write_progress()
@@ -77,7 +83,7 @@ class Heartbeat(Service):
         try:
             for kind in KINDS:
                 self._renew_kind(kind)
-            registration.touch(self._options.name, self._poll_age(), using=self.using)
+            registration.touch(self._options.name, self._vitals(), using=self.using)
             self._renewed_at = asked_at
         finally:
             with self._asked:

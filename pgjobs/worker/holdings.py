@@ -37,7 +37,13 @@ class Holding:
     """JSON not yet written, or None."""
     ledger_place: int | None = None
     thread_id: int | None = None
+    """The thread that a timeout bounds, while it does."""
     task: Any = None
+    called_at: float | None = None
+    """When the body of an execution last began or made a durable call."""
+    told: int = 0
+    """How often it was said that it makes none."""
+    body_thread: int | None = None
 
     @property
     def lease(self) -> Lease:

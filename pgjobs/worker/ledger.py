@@ -1,4 +1,4 @@
-"""Which rows a process has begun, in memory that its supervisor can read after the process has died.
+"""Which rows a process has begun, and its pulse, in memory that its supervisor can read, also after its death.
 
 A death charges the rows whose code may have run; rows that were only claimed ahead are handed back unspent.
 """
@@ -10,12 +10,21 @@ import os
 import struct
 import tempfile
 from collections import deque
+from dataclasses import dataclass
+
+from pgjobs.worker import clock
 
 _ENTRIES = 4096
 _ENTRY = struct.Struct("q")
 _OVERFLOW = _ENTRIES  # an entry of its own: set when more was begun than fits
 _SIGNED_OFF = _ENTRIES + 1  # another: set when the process has handed everything back
-_SIZE = (_ENTRIES + 2) * _ENTRY.size
+_TURNED = _ENTRIES + 2  # when the claim loop last turned, in milliseconds of the clock; 0: not yet
+_BEAT = _ENTRIES + 3  # the same of the heartbeat's thread
+_STATE = _ENTRIES + 4
+_SIZE = (_ENTRIES + 5) * _ENTRY.size
+
+STARTING, READY, WITHOUT_DATABASE, STOPPING = range(4)
+"""What a process says of itself."""
 
 
 class Ledger:
@@ -41,6 +50,22 @@ class Ledger:
             _ENTRY.pack_into(self._memory, place * _ENTRY.size, 0)
             self._free.append(place)
 
+    def turned(self) -> None:
+        """The claim loop goes round, whatever its last round came to."""
+        self._stamp(_TURNED)
+
+    def beat(self) -> None:
+        """The heartbeat's thread goes round."""
+        self._stamp(_BEAT)
+
+    def state(self, state: int) -> None:
+        """How the process is; from :data:`STOPPING` there is no way back."""
+        if _ENTRY.unpack_from(self._memory, _STATE * _ENTRY.size) != (STOPPING,):
+            _ENTRY.pack_into(self._memory, _STATE * _ENTRY.size, state)
+
+    def _stamp(self, place: int) -> None:
+        _ENTRY.pack_into(self._memory, place * _ENTRY.size, int(clock.now() * 1000))
+
     def sign_off(self) -> None:
         """Everything is settled or handed back. An exit code alone proves nothing: a handler may have made it."""
         _ENTRY.pack_into(self._memory, _SIGNED_OFF * _ENTRY.size, 1)
@@ -62,13 +87,36 @@ def begun(fd: int) -> dict[str, list[int]] | None:
     data = os.pread(fd, _SIZE, 0)
     if len(data) < _SIZE:
         return None
-    *entries, overflow, _ = (value for (value,) in _ENTRY.iter_unpack(data))
-    if overflow:
+    values = [value for (value,) in _ENTRY.iter_unpack(data)]
+    if values[_OVERFLOW]:
         return None
+    entries = values[:_ENTRIES]
     return {
         "job": sorted(pk for pk in entries if pk > 0),
         "execution": sorted(-pk for pk in entries if pk < 0),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """How a process is, by what it last wrote."""
+
+    turned_age: float | None
+    """Seconds since its claim loop turned; None: it has not yet."""
+    beat_age: float | None
+    """Seconds since its heartbeat's thread turned."""
+    state: int
+
+
+def pulse(fd: int) -> Pulse:
+    """Feel it. Raises OSError when the descriptor is closed, ValueError when it is something else's."""
+    data = os.pread(fd, 3 * _ENTRY.size, _TURNED * _ENTRY.size)
+    if len(data) < 3 * _ENTRY.size:
+        raise ValueError(f"descriptor {fd} is no ledger")
+    turned, beat, state = (value for (value,) in _ENTRY.iter_unpack(data))
+    now = clock.now()
+    turned_age, beat_age = (now - stamp / 1000 if stamp else None for stamp in (turned, beat))
+    return Pulse(turned_age, beat_age, state)
 
 
 def signed_off(fd: int) -> bool:

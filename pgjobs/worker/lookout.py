@@ -1,4 +1,4 @@
-"""What an idle process asks the database: one statement for due rows, lapsed leases, suspects and waits together."""
+"""What an idle process asks the database: one statement for due rows, lapsed leases, suspects and chores together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgjobs.bulk.runner import RUNNING_SQL
 from pgjobs.connections import rows
 from pgjobs.leases.due import outlook_sql, suspect_sql
 from pgjobs.leases.reap import lapsed_sql
@@ -29,6 +30,8 @@ class View:
     """A row whose worker died, due by the time that a process of its own has started."""
     wait_seconds: float
     """Until the next wait of a workflow is due, 0 or below when one is; infinity when there is none."""
+    bulk: bool
+    """A bulk operation that is to be carried."""
 
 
 class Lookout:
@@ -46,14 +49,14 @@ class Lookout:
         lapsed = " OR ".join(lapsed_sql(kind.model) for kind in KINDS)
         self._sql = (
             f"SELECT COALESCE(bool_or(due), false), min(seconds), {lapsed}, {' OR '.join(suspects)}, "  # noqa: S608
-            f"{SECONDS_TO_WAIT_SQL} "
+            f"{SECONDS_TO_WAIT_SQL}, {RUNNING_SQL} "
             f"FROM ({' UNION ALL '.join(views) or 'SELECT false, NULL::float8'}) AS view(due, seconds)"
         )
 
     def look(self) -> View:
         """Ask once."""
-        ((due, seconds, lapsed, suspects, wait),) = rows(self._using, self._sql, self._params)
-        return View(due, _or_never(seconds), lapsed, suspects, _or_never(wait))
+        ((due, seconds, lapsed, suspects, wait, bulk),) = rows(self._using, self._sql, self._params)
+        return View(due, _or_never(seconds), lapsed, suspects, _or_never(wait), bulk)
 
 
 def _or_never(seconds: float | None) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
+from functools import lru_cache
+from pathlib import Path
 
 from pgjobs.codec import storable_text
 from pgjobs.conf import get_settings
@@ -19,7 +22,32 @@ def describe(error: BaseException, kind: str = "error") -> Problem:
         ),
         message=storable_text(_message(error), min(limit, 2_000)),
         traceback=storable_text(_traceback(error), limit),
+        frame=project_frame(error),
     )
+
+
+def project_frame(error: BaseException) -> str:
+    """Where in the project's own code it was raised, as "module:function"; empty when that was in none of it."""
+    found = ""
+    try:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if _is_projects(frame.f_code.co_filename):
+                found = f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname}"
+    except Exception:
+        return found
+    return storable_text(found, 500)
+
+
+@lru_cache(maxsize=4096)
+def _is_projects(file: str) -> bool:
+    """Whether a file is neither of Python, nor of an installed package, nor of pgjobs."""
+    path = Path(file)
+    if file.startswith("<") or {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _FOREIGN)
+
+
+_FOREIGN = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parent.parent)
 
 
 def _message(error: BaseException) -> str:

@@ -25,15 +25,17 @@ from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS
-from pgjobs.worker.ledger import Ledger
+from pgjobs.worker.ledger import READY, STOPPING, WITHOUT_DATABASE, Ledger
 from pgjobs.worker.listener import Listener
 from pgjobs.worker.options import SUSPECTS, WorkerOptions
 from pgjobs.worker.pace import Pace
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.recorder import EndRequest, Recorder
+from pgjobs.worker.registration import Vitals
 from pgjobs.worker.service import RECONNECT, Service
 from pgjobs.worker.settler import Settler
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.turns import Turns
 from pgjobs.workflows.lifecycle import pause
 
@@ -88,14 +90,18 @@ class WorkerProcess:
         self._ledger = None if ledger is None else Ledger(ledger)
         self._holdings = Holdings(options.lease_seconds, self._ledger)
         self._pace = Pace(options.concurrency)
-        self._settler = Settler(using, self._holdings, lambda seconds: self._producer.due_in(seconds))
-        self._recorder = Recorder(using, self._holdings)
+        self._statistics = Statistics(using=using)
+        self._settler = Settler(
+            using,
+            self._holdings,
+            lambda seconds: self._producer.due_in(seconds),
+            self._statistics.settled,
+        )
+        self._recorder = Recorder(using, self._holdings, self._statistics.ended)
         self._listener = (
             Listener(using, self._notified) if get_settings().notify and not options.suspect else None
         )
-        self._heartbeat = Heartbeat(
-            using, options, self._holdings, lambda: self._producer.poll_age(), self._replace_stuck
-        )
+        self._heartbeat = Heartbeat(using, options, self._holdings, self._vitals, self._replace_stuck)
         self._executor = self._new_executor()
         self._slots = Slots(options.concurrency, self._dispatch(), lambda: self._producer.slot_freed())
         self._producer = Producer(
@@ -104,6 +110,7 @@ class WorkerProcess:
             self._slots,
             self._holdings,
             pace=self._pace,
+            statistics=self._statistics,
             hearing=lambda: self._listener is not None and self._listener.hearing,
             on_drained=lambda: self._requests.put(_DRAINED),
             on_suspects=self._tell_supervisor,
@@ -120,6 +127,9 @@ class WorkerProcess:
         if not self._register():
             self._sign_off()
             return 0
+        if self._ledger is not None:
+            self._heartbeat.on_turn = self._ledger.beat
+            self._producer.on_turn = self._turned
         for service in self._services():
             service.on_broken = lambda: self._requests.put(_RECYCLE)
             service.start()
@@ -160,6 +170,20 @@ class WorkerProcess:
             stopping=self._stopping,
         )
 
+    def _turned(self) -> None:
+        """Before each round of the claim loop: tell the supervisor of it, and how the last one went."""
+        assert self._ledger is not None
+        self._ledger.turned()
+        self._ledger.state(WITHOUT_DATABASE if self._producer.failures else READY)
+
+    def _vitals(self) -> Vitals:
+        return Vitals(
+            poll_age=self._producer.poll_age(),
+            done_age=self._statistics.done_age,
+            busy=self._slots.busy,
+            draining=self._stopping.is_set(),
+        )
+
     def _services(self) -> list[Service]:
         services: list[Service] = [self._settler, self._recorder, self._heartbeat, self._producer]
         return services if self._listener is None else [*services, self._listener]
@@ -167,9 +191,13 @@ class WorkerProcess:
     def _register(self) -> bool:
         """Write the worker's row, however long the database is away or refuses; False when stopped meanwhile."""
         failures = 0
+        handlers = {name for kind in KINDS for name in kind.names()}
         while True:
+            if self._ledger is not None:
+                self._ledger.turned()  # waiting for a database is no standing still
+                self._ledger.beat()
             try:
-                registration.register(self._options, using=self._using)
+                registration.register(self._options, handlers, using=self._using)
                 return True
             except Error as error:
                 failures += 1
@@ -186,6 +214,9 @@ class WorkerProcess:
     def _shut_down(self) -> tuple[bool, int]:
         """Stop claiming, wait for the slots, write the last ends, hand the rest back."""
         self._stopping.set()
+        if self._ledger is not None:
+            self._ledger.state(STOPPING)
+        self._heartbeat.renew_now()
         self._producer.stop()
         self._hand_back(self._slots.take_waiting())
         idle = self._wait_for_slots()
@@ -200,6 +231,7 @@ class WorkerProcess:
         self._recorder.join(_LAST_WORDS)
         self._heartbeat.join(1.0)
         try:
+            self._statistics.flush()
             registration.close(self._options.name, using=self._using)
         except Error as error:
             logger.warning("worker=%s could not sign off: %s", self._options.name, error)

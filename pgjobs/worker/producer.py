@@ -22,6 +22,7 @@ from pgjobs.worker.pace import Pace
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import Service
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
@@ -42,6 +43,7 @@ class Producer(Service):
         holdings: Holdings,
         *,
         pace: Pace,
+        statistics: Statistics,
         hearing: Callable[[], bool],
         on_drained: Callable[[], None],
         on_suspects: Callable[[], None],
@@ -51,6 +53,7 @@ class Producer(Service):
         self._slots = slots
         self._holdings = holdings
         self._pace = pace
+        self._statistics = statistics
         self._refill_at = slots.size - 1
         self._hearing = hearing
         self._on_drained = on_drained
@@ -63,7 +66,7 @@ class Producer(Service):
             else None
         )
         self._positions = {kind: Position() for kind in self._kinds}
-        self.sweeper = Sweeper(get_settings().idle_poll_seconds, using=using)
+        self.sweeper = Sweeper(get_settings().idle_poll_seconds, name=options.name, using=using)
         self._empty_until: dict[Kind, float] = {}
         """In a flood of one kind, when to ask again for another that had nothing."""
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
@@ -107,6 +110,7 @@ class Producer(Service):
         with self._alarm_lock:
             if clock.now() >= self._alarm:
                 self._alarm = math.inf
+        self._statistics.flush_if_due()
         called, self._called = self._called, False
         if self._idle_polls and not called and not self._doubtful and self._nothing_to_do():
             return
@@ -137,7 +141,7 @@ class Producer(Service):
         return True
 
     def _tell_others(self, view: View) -> None:
-        self.sweeper.looked(view.wait_seconds)
+        self.sweeper.looked(view.wait_seconds, bulk=view.bulk)
         if self._reaper is not None:
             self._reaper.looked(lapsed=view.lapsed)
         if view.suspects:
@@ -243,7 +247,7 @@ class Producer(Service):
         pause *= random.uniform(0.8, 1.2)
         if self._reaper is not None:
             pause = min(pause, self._reaper.seconds_until_due())
-        pause = min(pause, self.sweeper.seconds_until_due())
+        pause = min(pause, self.sweeper.seconds_until_due(), self._statistics.seconds_until_due())
         return min(pause, 1.0) if self._doubtful else pause
 
     def _next_due(self) -> float:

@@ -6,7 +6,9 @@ import logging
 import math
 import random
 
+from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE, sqlstate
+from pgjobs.queue import audit
 from pgjobs.queue.partitions import drop_months
 from pgjobs.queue.retention import Policy, Walk
 from pgjobs.worker import clock
@@ -15,10 +17,11 @@ logger = logging.getLogger("pgjobs.retention")
 
 _SHORTEST, _LONGEST = 2.0, 60.0  # seconds between two passes
 _DROP_EVERY = 3600.0
+_AUDIT_FIRST, _AUDIT_EVERY = 60.0, 3600.0
 
 
 class Pruner:
-    """Walks the job table by the settings' rules. Any number of workers may; they skip each other's rows."""
+    """Walks the job table by the settings' rules, and the audit's. Any number of workers may run one."""
 
     def __init__(self, *, using: str) -> None:
         self._using = using
@@ -29,19 +32,27 @@ class Pruner:
         soon = clock.now() + random.uniform(0, _SHORTEST)
         self._walk_due = math.inf if self._policy.shortest is None else soon
         self._drop_due = math.inf if self._policy.archive_seconds is None else soon
+        self._audit_due = (
+            math.inf
+            if get_settings().audit_days is None
+            else clock.now() + _AUDIT_FIRST * random.uniform(1, 2)
+        )
 
     @property
     def due(self) -> float:
         """When there is something to do, on the worker's clock; infinity when everything is kept."""
-        return min(self._walk_due, self._drop_due)
+        return min(self._walk_due, self._drop_due, self._audit_due)
 
     def run_if_due(self) -> None:
-        """One step of the walk; and once an hour, whole months of the archive."""
+        """One step of the walk; and once an hour, whole months of the archive and old rows of the audit."""
         if clock.now() >= self._walk_due:
             self._step()
         if clock.now() >= self._drop_due:
             self._drop_due = clock.now() + _DROP_EVERY * random.uniform(0.9, 1.1)
             self._drop()
+        if clock.now() >= self._audit_due:
+            more = audit.prune(using=self._using) == audit.PRUNE_BATCH
+            self._audit_due = clock.now() + (0 if more else _AUDIT_EVERY * random.uniform(0.9, 1.1))
 
     def _step(self) -> None:
         moved, ended = self._walk.step(self._policy)

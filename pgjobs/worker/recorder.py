@@ -73,8 +73,10 @@ class Recorder(GroupWriter[Request]):
 
     name = "recorder"
 
-    def __init__(self, using: str, holdings: Holdings) -> None:
+    def __init__(self, using: str, holdings: Holdings, ended: Callable[[], None] = lambda: None) -> None:
         super().__init__(using)
+        self._ended = ended
+        """Told when a turn has ended, or was parked."""
         self._holdings = holdings
 
     def write(self, group: list[Request]) -> None:
@@ -138,6 +140,7 @@ class Recorder(GroupWriter[Request]):
                 raise
             request.answer.set_exception(error)
         else:
+            self._ended()
             request.answer.set_result(answer)
 
     def _end(self, request: EndRequest) -> None:
@@ -155,6 +158,7 @@ class Recorder(GroupWriter[Request]):
             logger.exception("execution=%s its end could not be written", request.holding.lease.pk)
             request.answer.set_exception(error)
         else:
+            self._ended()
             request.answer.set_result(None)
         self._holdings.drop([request.holding])
 

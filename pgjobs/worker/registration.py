@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from pgjobs import __version__
+from pgjobs.codec import storable_text
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.worker.options import WorkerOptions
 
+logger = logging.getLogger("pgjobs.worker")
+
 _REGISTER = """
-INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots)
-VALUES (%(name)s, %(host)s, %(pid)s, %(version)s, %(queues)s::jsonb, %(slots)s)
+INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, code_version, handlers, heartbeat_seconds)
+VALUES (%(name)s, %(host)s, %(pid)s, %(version)s, %(queues)s::jsonb, %(slots)s, %(code_version)s,
+        %(handlers)s::jsonb, %(heartbeat_seconds)s)
 ON CONFLICT (name) DO NOTHING"""
 
 _TOUCH = """
 UPDATE pgjobs_worker SET heartbeat_at = clock_timestamp(),
-    last_poll_at = clock_timestamp() - make_interval(secs => %(poll_age)s)
+    last_poll_at = clock_timestamp() - make_interval(secs => %(poll_age)s),
+    last_done_at = COALESCE(clock_timestamp() - make_interval(secs => %(done_age)s::float8), last_done_at),
+    busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint
 WHERE name = %(name)s"""
 
 _CLOSE = (
@@ -39,8 +48,8 @@ def new_name(slot: str) -> str:
     return f"{socket.gethostname()[:100]}.{slot}.{secrets.token_hex(4)}"
 
 
-def register(options: WorkerOptions, *, using: str) -> None:
-    """Write the row of this process."""
+def register(options: WorkerOptions, handlers: Iterable[str], *, using: str) -> None:
+    """Write the row of this process, which can run what is named in ``handlers``."""
     params = {
         "name": options.name,
         "host": socket.gethostname()[:200],
@@ -48,13 +57,49 @@ def register(options: WorkerOptions, *, using: str) -> None:
         "version": __version__,
         "queues": json.dumps(list(options.queues)),
         "slots": options.concurrency,
+        "code_version": code_version(),
+        "handlers": json.dumps(sorted(handlers)),
+        "heartbeat_seconds": options.heartbeat_seconds,
     }
     rows(using, _REGISTER, params)
 
 
-def touch(name: str, poll_age: float, *, using: str) -> None:
-    """Say that the process lives, and that its claim loop last turned ``poll_age`` seconds ago."""
-    rows(using, _TOUCH, {"name": name, "poll_age": poll_age})
+def code_version() -> str:
+    """The version of the project's code: by setting, function or environment; empty when nobody says it."""
+    given = get_settings().code_version or os.environ.get("PGJOBS_CODE_VERSION", "")
+    try:
+        return storable_text(str(given() if callable(given) else given), 400)[:100]
+    except Exception:
+        logger.exception("PGJOBS['CODE_VERSION'] raised; this worker reports no version")
+        return ""
+
+
+def _rss_bytes() -> int | None:
+    """Memory of this process; None where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a process says of itself with each heartbeat."""
+
+    poll_age: float = 0.0
+    """Seconds since its claim loop last turned."""
+    done_age: float | None = None
+    """Seconds since a job or a turn last ended; None: none has yet."""
+    busy: int = 0
+    """Slots in use."""
+    draining: bool = False
+    """It finishes what it has and claims no more."""
+
+
+def touch(name: str, vitals: Vitals, *, using: str) -> None:
+    """Say that the process lives, and how it is."""
+    rows(using, _TOUCH, {"name": name, "rss": _rss_bytes(), **asdict(vitals)})
 
 
 def close(name: str, *, using: str) -> None:

@@ -39,6 +39,8 @@ class Service:
     def __init__(self, using: str) -> None:
         self.using = using
         self.failures = 0
+        self.on_turn: Callable[[], None] = _nobody
+        """Told before each tick, whatever the last one came to."""
         self.on_broken: Callable[[], None] = _nobody
         """Told when ticks keep failing for another reason than the database: a fresh process may do better."""
         self._wake = threading.Event()
@@ -81,6 +83,7 @@ class Service:
         while not self.stopping:
             self._wake.clear()
             if not self.stopping:
+                self.on_turn()
                 self._wake.wait(self._contained(self.tick))
         self._contained(self.last_tick)
         connections.drop(self.using)

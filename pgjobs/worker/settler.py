@@ -24,8 +24,16 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
 
     name = "settler"
 
-    def __init__(self, using: str, holdings: Holdings, put_off: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        using: str,
+        holdings: Holdings,
+        put_off: Callable[[float], None],
+        counted: Callable[[Ended], None],
+    ) -> None:
         super().__init__(using)
+        self._counted = counted
+        """Told of every attempt whose end is written."""
         self._holdings = holdings
         self._put_off = put_off
         """Told in how many seconds a job that goes back to the queue becomes due."""
@@ -68,6 +76,7 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
             if isinstance(ended.outcome, Finished) or ended.job.lease.pk in moved:
                 if isinstance(ended.outcome, Raised | Snoozed):
                     self._put_off(ended.outcome.delay)
+                self._counted(ended)
                 _announce(ended)
             else:
                 _refused(holding, ended)

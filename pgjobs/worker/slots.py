@@ -41,6 +41,11 @@ class Slots:
         return len(self._running) + len(self._stuck) + len(self._waiting)
 
     @property
+    def busy(self) -> int:
+        """Rows that run."""
+        return len(self._running) + len(self._stuck)
+
+    @property
     def stuck(self) -> int:
         """Rows that were given up and have not come back."""
         return len(self._stuck)

@@ -22,6 +22,7 @@ from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
 from pgjobs.worker.kinds import KINDS, Kind, known_kinds
 from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
+from pgjobs.worker.probes import Probes
 
 logger = logging.getLogger("pgjobs.supervisor")
 
@@ -38,11 +39,13 @@ _DRAIN_WAITS_FOR_SUSPECTS = 30.0
 class Supervisor:
     """Runs until it is told to stop, or, when draining, until nothing is runnable.
 
-    It holds no thread and, at rest, no database connection, and waits for signals and the next due time alone.
+    It holds no thread (but that of its probes, if any) and, at rest, no database connection, and waits for signals and
+    the next due time alone.
     """
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, probes: Probes | None = None) -> None:
         self._options = options
+        self._probes = probes
         self._using = get_settings().database
         self._children: list[Child] = []
         self._restarts: dict[str, float] = {}
@@ -63,6 +66,8 @@ class Supervisor:
         """Supervise; return the exit code."""
         previous = self._install_signals()
         try:
+            if self._probes is not None:
+                self._probes.start(self._options, lambda: (list(self._children), bool(self._stop_requests)))
             for index in range(self._options.processes):
                 if not self._stop_requests:
                     self._start(str(index + 1), self._options)
@@ -72,6 +77,8 @@ class Supervisor:
         finally:
             for child in self._children:
                 child.send(signal.SIGKILL)
+            if self._probes is not None:
+                self._probes.stop()
             self._restore_signals(previous)
 
     def _turn(self) -> None:

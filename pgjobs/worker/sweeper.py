@@ -1,12 +1,12 @@
-"""The chores beside reaping: wake workflows at the moment they are due, and move old history out of the way."""
+"""The chores beside reaping: wake workflows when they are due, carry bulk operations, move old history away."""
 
 from __future__ import annotations
 
 import math
 import threading
 
-from pgjobs.conf import get_settings
 from pgjobs.worker import clock
+from pgjobs.worker.bulks import BulkCarrier
 from pgjobs.worker.pruner import Pruner
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.retention import retire
@@ -19,7 +19,7 @@ _AGAIN = 1.0
 class Sweeper:
     """Runs when the next wait is due; looks again every ``longest`` seconds for what other processes parked."""
 
-    def __init__(self, longest: float, *, using: str) -> None:
+    def __init__(self, longest: float, *, name: str, using: str) -> None:
         self._using = using
         self._longest = longest
         self._lock = threading.Lock()
@@ -29,6 +29,7 @@ class Sweeper:
         self._swept_at = -math.inf
         self._retire_due = clock.now() + _RETIRE_EVERY
         self._pruner = Pruner(using=using)
+        self._bulks = BulkCarrier(name, using=using)
 
     def due_in(self, seconds: float) -> None:
         """A wait of this process is due then. Safe from any thread."""
@@ -37,14 +38,16 @@ class Sweeper:
 
     def seconds_until_due(self) -> float:
         """How long the next look may wait."""
-        return max(min(self._due, self._alarm, self._pruner.due) - clock.now(), 0.0)
+        return max(min(self._due, self._alarm, self._pruner.due, self._bulks.due) - clock.now(), 0.0)
 
-    def looked(self, wait_seconds: float) -> None:
+    def looked(self, wait_seconds: float, *, bulk: bool) -> None:
         """Somebody has just seen that the next wait is due in ``wait_seconds``: the next sweep has time until then.
 
+        ``bulk``: whether a bulk operation is to be carried.
         What is long overdue is held by somebody or cannot be moved, and is tried once a second. A sweep also
         repairs, so one is due now and then whatever was seen.
         """
+        self._bulks.looked(running=bulk)
         if self._due == math.inf:
             return  # this process carries no workflows
         now = clock.now()
@@ -54,6 +57,7 @@ class Sweeper:
     def run_if_due(self) -> None:
         """Wake what is due, in bounded batches, and set the time of the next look."""
         self._pruner.run_if_due()
+        self._bulks.run_if_due()
         if clock.now() < min(self._due, self._alarm):
             return
         with self._lock:
@@ -66,5 +70,5 @@ class Sweeper:
             self._due = min(self._due, clock.now() + max(seconds, 0.001))
         if clock.now() >= self._retire_due:
             self._retire_due = clock.now() + _RETIRE_EVERY
-            if get_settings().workflow_retention_seconds and retire(using=self._using):
+            if retire(using=self._using):
                 self._retire_due = clock.now()

@@ -17,7 +17,7 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE, passing, still_in_transaction
 from pgjobs.databases import covering
-from pgjobs.exceptions import CommitLost, Diverged, LeaseLost
+from pgjobs.exceptions import CommitLost, Diverged, LeaseLost, TooManyCalls
 from pgjobs.leases.fence import hold_in
 from pgjobs.queue.enqueue import NewJobs
 from pgjobs.worker import clock
@@ -37,6 +37,8 @@ from pgjobs.workflows.replay import Replay
 from pgjobs.workflows.suspension import Continued, Stopped, Suspended
 
 logger = logging.getLogger("pgjobs.worker")
+
+_MOST_WARNINGS = 10
 
 
 class Turns:
@@ -67,12 +69,12 @@ class Turns:
         turn = Turn(self, holding)
         replay = Replay(holding.execution, turn)
         replay.history.tolerant = definition.on_divergence == "warn"
+        holding.body_thread, holding.called_at = threading.get_ident(), clock.now()
         try:
             self._run_body(definition, replay, turn, holding)
         finally:
             clean_up(holding.lease.label, holding.lease.pk, holding.execution.workflow_name)
-            for warning in replay.history.warnings:
-                logger.warning("execution=%s diverged: %s", holding.lease.pk, warning)
+            _warn(holding.lease.pk, replay.history.warnings)
         if replay.suspended or holding.lost:
             self._holdings.drop([holding])
 
@@ -81,8 +83,10 @@ class Turns:
             write = self._carry(definition, replay, turn, holding)
         except BaseException as error:
             write = _failure(definition, error)
-        if replay.diverged:
-            write = _failure(definition, replay.diverged)
+        if replay.continued:
+            write = self._continuation(definition, holding, replay.continued)
+        if replay.halted:
+            write = _failure(definition, replay.halted)
         # What a body does after it swallowed the exception that was to end the turn counts for nothing.
         if write is not None and not replay.suspended and not turn.stopped:
             self._end(holding, write)
@@ -94,13 +98,12 @@ class Turns:
         try:
             arguments = codec.loads(holding.execution.input)
             output = run_body(definition.function, replay, arguments)
-            if not replay.suspended and not turn.stopped:
+            if not (replay.suspended or turn.stopped or replay.continued):
                 replay.ended()
-            return functools.partial(finish, output=None if output is None else encode_output(output))
-        except (Suspended, Stopped):
+            text = None if output is None else encode_output(output)
+            return functools.partial(finish, output=text, close_waits=bool(replay.history.warnings))
+        except (Suspended, Stopped, Continued):
             return None
-        except Continued as continued:
-            return self._continuation(definition, holding, continued)
 
     def _end(self, holding: Holding, write: Callable[..., None]) -> None:
         if holding.lost:
@@ -112,14 +115,13 @@ class Turns:
         self, definition: Definition, holding: Holding, continued: Continued
     ) -> Callable[..., None]:
         old = holding.execution
-        text = codec.dumps(continued.input, label="input", max_bytes=get_settings().max_payload_bytes)
         new = NewExecution(
             workflow_name=old.workflow_name,
             version=definition.version,
             queue=old.queue,
             priority=old.priority,
             max_crashes=definition.max_crashes,
-            input=text,
+            input=continued.input,
             key=old.key,
             started_by=old.started_by,
             continued_from_id=old.lease.pk,
@@ -144,6 +146,7 @@ class Turn:
     def check(self) -> None:
         """Raises ``Stopped`` when the execution is somebody else's, or could be."""
         holding = self._holding
+        holding.called_at, holding.told = clock.now(), 0
         if holding.lost or (clock.now() > holding.good_until and not self._turns.confirm(holding)):
             holding.lost = True
         if holding.lost or self.stopped:
@@ -246,6 +249,16 @@ def encode_output(output: Any) -> str:
 
 def _failure(definition: Definition, error: BaseException) -> Callable[..., None]:
     """How an error that left the body is written."""
+    if isinstance(error, TooManyCalls):
+        return functools.partial(pause, reason=str(error))
     if isinstance(error, Diverged) and definition.on_divergence != "fail":
         return functools.partial(pause, reason=f"the code diverged from the history at step {error}")
     return functools.partial(fail, problem=describe(error))
+
+
+def _warn(pk: int, warnings: Sequence[str]) -> None:
+    """Say where code and history part and it is tolerated; each turn tells it anew."""
+    for warning in warnings[:_MOST_WARNINGS]:
+        logger.warning("execution=%s diverged: %s", pk, warning)
+    if len(warnings) > _MOST_WARNINGS:
+        logger.warning("execution=%s diverged at %s more of its calls", pk, len(warnings) - _MOST_WARNINGS)

@@ -16,6 +16,8 @@ from django.db.models.functions import Now
 from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.queue import audit
+from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import TERMINAL, OnTimeout, WaitKind
 from pgjobs.workflows.waits import lock_executions, resolve, wake
@@ -57,12 +59,16 @@ def decide(
     reason: str | None = "",
     data: Any = None,
     shown_hash: str | None = None,
+    expected: Seen | None = None,
+    via: str | None = None,
 ) -> Decision:
     """Give ``actor``'s decision on an approval, in the caller's transaction; wakes the execution once it is decided.
 
     ``actor`` is a user, whose right is read afresh here. ``shown_hash`` is the ``context_hash`` of what the user
-    saw. A decision that comes too late, or second, changes nothing and says who decided and when. Raises
-    :class:`NotStorable` for a reason or data that PostgreSQL cannot hold.
+    saw, ``expected`` status and attempt_count of the execution then. A decision that comes too late, second, or to
+    something else than was seen changes nothing and says so. A superuser who was not asked may decide; the wait is
+    marked ``bypassed``. ``via`` is the face it came through, for the audit. Raises :class:`NotStorable` for a reason
+    or data that PostgreSQL cannot hold.
     """
     settings = get_settings()
     given = codec.dumps(
@@ -80,10 +86,27 @@ def decide(
             or _too_late(wait, now)
             or _has_voted(user, wait)
             or _shown_another(shown_hash, wait)
+            or difference(expected, wait.execution.status, wait.execution.attempt_count)
         )
         message = "" if refused else _vote(wait, user, bool(approved), now, json.loads(given), using)
+        who = audit.Actor.of(actor, via=via)
+        _record(wait, approved, refused or message, done=not refused, actor=who, reason=reason or "")
     logger.info("wait=%s approved=%s done=%s by=%s", wait_id, approved, not refused, actor)
     return Decision(not refused, refused or message, wait_id)
+
+
+def _record(wait: Wait, approved: bool, told: str, *, done: bool, actor: Any, reason: str) -> None:
+    details = {"execution": wait.execution_id, "step": wait.step_id, "approved": bool(approved), "told": told}
+    audit.record(
+        "decide",
+        target_kind="approval",
+        target_ids=[wait.pk],
+        actor=actor,
+        reason=reason,
+        done=int(done),
+        refused=int(not done),
+        details=details,
+    )
 
 
 def may_decide(user: Any, wait: Wait) -> tuple[bool, str]:
@@ -107,6 +130,9 @@ def pending_for(user: Any) -> QuerySet[Wait]:
     found = found.filter(
         Q(wake_at__isnull=True) | Q(wake_at__gt=Now()), kind=WaitKind.APPROVAL, resolved_at__isnull=True
     )
+    found = found.exclude(
+        execution__status__in=TERMINAL
+    )  # failed at a change of its code: retry it, then decide
     found = found.exclude(four_eyes=True, execution__started_by=pk).exclude(votes__contains=[{"user": pk}])
     return found.filter(_addressed_to(user)).order_by("created_at", "id")
 
@@ -157,23 +183,33 @@ def _no_right(user: Any, wait: Wait) -> str:
         return f"the account of {user.get_username()} is not active"
     if wait.four_eyes and wait.execution.started_by == str(user.pk):
         return f"{user.get_username()} started the execution, and this needs another person (four eyes)"
-    if user.is_superuser:
-        return ""
-    permission = wait.permission
-    if not (permission or wait.groups or wait.users):
-        permission = DEFAULT_PERMISSION
-    if permission and user.has_perm(permission):
-        return ""
-    if str(user.pk) in wait.users or user.groups.filter(name__in=wait.groups).exists():
+    permission = _permission(wait)
+    if user.is_superuser or (permission and user.has_perm(permission)) or _is_named(user, wait):
         return ""
     return f"{user.get_username()} may not decide this; it needs {_needed(wait, permission)}"
 
 
+def _permission(wait: Wait) -> str:
+    return wait.permission if wait.permission or wait.groups or wait.users else DEFAULT_PERMISSION
+
+
+def _is_named(user: Any, wait: Wait) -> bool:
+    return str(user.pk) in wait.users or user.groups.filter(name__in=wait.groups).exists()
+
+
+def _bypasses(user: Any, wait: Wait) -> bool:
+    """Whether being a superuser is all that lets ``user`` decide: a superuser has every permission."""
+    if not user.is_superuser or _is_named(user, wait):
+        return False
+    app_label, _, codename = _permission(wait).partition(".")
+    given = {"codename": codename, "content_type__app_label": app_label}
+    by_group = user.groups.filter(**{f"permissions__{column}": value for column, value in given.items()})
+    return not (codename and (user.user_permissions.filter(**given).exists() or by_group.exists()))
+
+
 def _unchecked(wait: Wait) -> str:
     """What could not be asked of a decider; empty when everything was."""
-    if wait.four_eyes and not wait.execution.started_by:
-        return "starter unknown: four eyes could not be checked"
-    return ""
+    return "starter unknown: four eyes could not be checked" if wait.starter_unknown else ""
 
 
 def _needed(wait: Wait, permission: str) -> str:
@@ -224,13 +260,18 @@ def _shown_another(shown_hash: str | None, wait: Wait) -> str:
 
 def _vote(wait: Wait, user: Any, approved: bool, now: dt.datetime, given: dict[str, Any], using: str) -> str:
     """Write the vote; resolve and wake when it is the deciding one."""
-    by = user.get_username()[:200]
+    by, bypass = user.get_username()[:200], _bypasses(user, wait)
     vote = {"by": by, "user": str(user.pk), "approved": approved, "at": now.isoformat(), **given}
+    if bypass:
+        vote["bypass"] = True
+    told = [*(["a superuser, who was not asked"] if bypass else []), *filter(None, [_unchecked(wait)])]
+    remarks = f" ({'; '.join(told)})" if told else ""
     votes = [*wait.votes, vote]
+    marks: dict[str, Any] = {"votes": votes, "bypassed": wait.bypassed or bypass}
     count = sum(bool(earlier["approved"]) for earlier in votes)
     if approved and count < wait.quorum:
-        Wait._base_manager.using(using).filter(pk=wait.pk, resolved_at__isnull=True).update(votes=votes)
-        return f"approval {count} of {wait.quorum} by {by}"
+        Wait._base_manager.using(using).filter(pk=wait.pk, resolved_at__isnull=True).update(**marks)
+        return f"approval {count} of {wait.quorum} by {by}{remarks}"
     resolution = {
         "approved": approved,
         "by": by,
@@ -243,11 +284,10 @@ def _vote(wait: Wait, user: Any, approved: bool, now: dt.datetime, given: dict[s
         wait.pk,
         resolution,
         using=using,
-        votes=votes,
         approved=approved,
         decided_by=by,
         reason=given["reason"],
+        **marks,
     )
     wake([(wait.execution_id, wait.pk)], using=using)
-    unchecked = _unchecked(wait)
-    return f"{'approved' if approved else 'rejected'} by {by}" + (f" ({unchecked})" if unchecked else "")
+    return f"{'approved' if approved else 'rejected'} by {by}{remarks}"

@@ -13,7 +13,7 @@ from pgjobs.exceptions import DurableCallRefused
 from pgjobs.workflows.history import hash_arguments
 from pgjobs.workflows.journal import StepRow
 from pgjobs.workflows.replay import Replay
-from pgjobs.workflows.skipping import BlockSkipped, Skipper, misuse
+from pgjobs.workflows.skipping import BlockSkipped, Skipper, is_empty, misuse
 from pgjobs.workflows.states import StepKind
 from pgjobs.workflows.stepping import encode_output, value_of
 from pgjobs.workflows.values import AtomicStep
@@ -41,8 +41,9 @@ class AtomicBlock:
         record = self._replay.find(step_id, _KIND, ordinal, "")
         if record is not None:
             self._step.output = value_of(self._replay, record)
-            self._skipper = Skipper(frame)
-            self._skipper.arm()
+            if not is_empty(frame):
+                self._skipper = Skipper(frame)
+                self._skipper.arm()
             return self._step
         self._replay.durable.before(step_id)
         self._transaction = self._replay.recording(step_id, self._row)
@@ -55,7 +56,8 @@ class AtomicBlock:
         if self._skipper is not None:
             self._skipper.disarm()
             return kind is BlockSkipped
-        assert self._transaction is not None
+        if self._transaction is None:  # an empty block, recorded
+            return False
         swallowed = bool(self._transaction.__exit__(kind, error, trace))
         if error is None:
             self._settle()

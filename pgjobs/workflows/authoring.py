@@ -6,7 +6,7 @@ import datetime as dt
 import inspect
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +18,7 @@ from pgjobs.conf import get_settings
 from pgjobs.databases import warn_if_committed_apart
 from pgjobs.exceptions import InvalidHandler, InvalidOption, SignatureMismatch
 from pgjobs.queue.authoring import JobOptions
+from pgjobs.redaction import checked_entries
 from pgjobs.workflows.registry import Definition, OnDivergence, workflows
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ class WorkflowType:
         try:
             bound = self.signature.bind(*args, **input)
         except TypeError as error:
-            raise SignatureMismatch(self.workflow_name, str(self.signature), str(error)) from None
+            raise SignatureMismatch(
+                self.workflow_name, str(self.signature), str(error), "No execution was started."
+            ) from None
         payload = bound.arguments
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -134,6 +137,7 @@ def workflow(
     priority: int = 100,
     max_crashes: int = 3,
     on_divergence: OnDivergence = "pause",
+    redact: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], WorkflowType]: ...
 def workflow(
     function: Callable[..., Any] | None = None,
@@ -145,12 +149,14 @@ def workflow(
     priority: int = 100,
     max_crashes: int = 3,
     on_divergence: OnDivergence = "pause",
+    redact: Sequence[str] = (),
 ) -> Any:
     """Make a function a workflow: ``@workflow(name="orders.fulfil", version=1)``.
 
     Its first parameter is the context, the others its input. Rows carry ``name`` (by default ``<app label>.<function
     name>``) and the ``version`` they were started with. ``on_divergence`` says what happens when the code no longer
-    calls what the history recorded: "pause" (a person resumes it after a fix), "fail", or "warn".
+    calls what the history recorded: "pause" (a person resumes it after a fix), "fail", or "warn". ``redact`` names
+    further keys of its values that are secret (:mod:`pgjobs.redaction`).
     Raises :class:`InvalidHandler`, :class:`InvalidOption` or :class:`DuplicateName` at import.
     """
     options = JobOptions(queue=queue, priority=priority, max_crashes=max_crashes)
@@ -159,9 +165,11 @@ def workflow(
     if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < 2**31:
         raise InvalidOption("version", version, "give a whole number from 0.")
 
+    hidden = checked_entries(redact)
+
     def declare(function: Callable[..., Any]) -> WorkflowType:
         signature = _input_signature(function)
-        definition = Definition(function, name, version, queue, priority, max_crashes, on_divergence)
+        definition = Definition(function, name, version, queue, priority, max_crashes, on_divergence, hidden)
         workflows.add(definition)
         return WorkflowType(definition, signature, options)
 

@@ -236,8 +236,13 @@ class WorkflowContext:
     ) -> Gathered:
         """Durable: run jobs of the queue in parallel and return their results in the order of the calls.
 
-        Raises :class:`JobsFailed` when more than ``tolerated_failures`` end without success. ``min_successful`` goes
-        on as soon as so many have succeeded. Holds no slot while it waits.
+        Holds no slot while it waits. It goes on when all have ended; with ``min_successful`` as soon as so many have
+        succeeded, and the others run on unheeded. Where a job did not succeed, or was not waited for, the result is
+        None and ``failures`` of the answer names it. A job that has not ended after ``timeout`` counts as failed.
+
+        Raises :class:`JobsFailed` as soon as more than ``tolerated_failures`` have failed; with ``min_successful``,
+        which replaces that rule, as soon as so many cannot succeed any more; :class:`WaitTimeout` instead when all
+        that failed are late. Raises :class:`InvalidOption` for more than WORKFLOW_MAX_GATHER calls.
         """
         return gather(
             self._replay,
@@ -255,7 +260,10 @@ class WorkflowContext:
         return self.gather([job_type.s(**payload) for payload in payloads], **options)
 
     def job(self, call: JobCall, *, name: str | None = None, key: str | None = None, **options: Any) -> Any:
-        """Durable: run one job of the queue and return its result. Raises :class:`JobsFailed`."""
+        """Durable: run one job of the queue and return its result.
+
+        Raises :class:`JobsFailed`, or :class:`WaitTimeout` when it has not ended after ``timeout``.
+        """
         name = name or call.type.job_type.rpartition(".")[2]
         return self.gather([call], name=name, key=key, **options)[0]
 
@@ -320,10 +328,9 @@ class WorkflowContext:
         try:
             signature.bind(self, **input)
         except TypeError as error:
-            raise SignatureMismatch(name, str(signature), str(error)) from None
-        _stored("input", input)
-        self._replay.ended()
-        raise Continued(input)
+            raise SignatureMismatch(name, str(signature), str(error), "Nothing has ended.") from None
+        text = codec.dumps(input, label="input", max_bytes=get_settings().max_payload_bytes)
+        self._replay.continue_as(Continued(text))
 
 
 def _decision(step_id: str, resolution: dict[str, Any], on_timeout: str) -> Decision:

@@ -15,10 +15,11 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.leases.fence import LEASE_CLEARED
-from pgjobs.queue.control import VerbOutcome
+from pgjobs.queue.acting import LARGEST_ID, NOTE_BYTES, Expected, VerbOutcome, listed, record_outcomes
 from pgjobs.queue.control import retry as retry_jobs
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.queue.models import Job
+from pgjobs.workflows.expected import difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.reopening import Reopening, examine, reopen
 from pgjobs.workflows.states import ExecutionStatus, sources
@@ -27,8 +28,6 @@ from pgjobs.workflows.waits import children_ended, lock_executions
 logger = logging.getLogger("pgjobs.control")
 
 _S = ExecutionStatus
-_LARGEST_ID = 2**63 - 1
-_NOTE_BYTES = 1_000
 
 # Fence of all verbs: status and token as read under the row's lock, which is held.
 _MOVE = """
@@ -85,73 +84,134 @@ class _Held:
 
     status: ExecutionStatus
     token: uuid.UUID | None
+    attempt_count: int
+    owner: str | None
+
+    def differs_from(self, pk: int, expected: Expected | None) -> str:
+        """How it stands, when that is not what was seen."""
+        return difference((expected or {}).get(pk), self.status, self.attempt_count, self.owner)
 
 
-def cancel(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+@dataclass(frozen=True, slots=True)
+class _By:
+    """Who asks, why, and whether it is an operation of its own in the audit."""
+
+    actor: Any
+    reason: str
+    audited: bool
+
+
+def cancel(
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
+) -> list[VerbOutcome]:
     """Stop executions that have not ended, with their children and the jobs they await that have not begun.
 
     Jobs that run are left to finish. A worker that runs an execution loses its lease and can change nothing. A
-    parent that waits for one of them is told in the same transaction.
+    parent that waits for one of them is told in the same transaction. ``expected`` of this and the other verbs is
+    status and attempt_count by id, as the person saw them: what stands otherwise by now is left, and says so.
+    ``audited=False`` is for a caller that records the operation of which this is a part.
     """
     using, wanted, note = _prepared(ids, "cancelled", actor, reason)
     with transaction.atomic(using=using):
-        family = _lock_family(wanted, using)
+        family = _lock_family(wanted, expected, using)
         held = _locked([*wanted, *family], using)
         doomed = [pk for pk in family if held[pk].status in sources("cancel")]
         _move("cancel", {pk: held[pk] for pk in doomed}, note, using)
         closed = rows(using, _CLOSE_WAITS, {"ids": doomed})
         jobs = [target for kind, target in closed if kind == "job" and target is not None]
         if jobs:
-            rows(using, _CANCEL_JOBS, {"jobs": jobs, "note": f"its execution was {note}"[:_NOTE_BYTES]})
+            rows(using, _CANCEL_JOBS, {"jobs": jobs, "note": f"its execution was {note}"[:NOTE_BYTES]})
         if doomed:
             children_ended(doomed, using)
-    return _told("cancel", "cancelled", _S.CANCELLED, wanted, held, actor)
+        changed = _changed({pk: row for pk, row in held.items() if pk not in doomed}, expected)
+        return _told("cancel", "cancelled", _S.CANCELLED, wanted, held, _By(actor, reason, audited), changed)
 
 
-def resume(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+def resume(
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
+) -> list[VerbOutcome]:
     """Let paused executions go on from their history, with a fresh crash budget."""
-    return _simple("resume", "resumed", _S.ENQUEUED, ids, actor, reason)
+    return _simple("resume", "resumed", _S.ENQUEUED, ids, _By(actor, reason, audited), expected)
 
 
-def retry(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+def retry(
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
+) -> list[VerbOutcome]:
     """Let failed executions go on: recorded steps stay, the call whose failure ended the execution is made again.
 
     When that was a gather, a job or a child, what failed of it is retried too; a child with what failed in it.
     An execution whose last call would only answer the same (it timed out, or its child was cancelled) is left.
     """
+    by = _By(actor, reason, audited)
     using, wanted, note = _prepared(ids, "retried", actor, reason)
     with transaction.atomic(using=using):
         reopening = _lock_reopening(_possible(wanted), using)
-        retried = reopening.children_to_retry()
-        held = _locked([*wanted, *retried], using)
+        changed = _changed(_locked(wanted, using), expected)
+        if changed:
+            reopening = examine([pk for pk in _possible(wanted) if pk not in changed], using=using)
+        left = {**reopening.refused, **changed}
+        held = _locked([*wanted, *reopening.children_to_retry()], using)
         if jobs := reopening.jobs_to_retry():
-            retry_jobs(jobs, actor=actor, reason=reason)
+            retry_jobs(jobs, actor=actor, reason=reason, audited=False)
         reopen(reopening, using=using)
         movable_now = {
-            pk: row
-            for pk, row in held.items()
-            if row.status in movable("retry") and pk not in reopening.refused
+            pk: row for pk, row in held.items() if row.status in movable("retry") and pk not in left
         }
         _move("retry", movable_now, note, using)
         _announce(held, using)
-    return _told("retry", "retried", _S.ENQUEUED, wanted, held, actor, reopening.refused)
+        return _told("retry", "retried", _S.ENQUEUED, wanted, held, by, changed, reopening.refused)
 
 
-def pause(ids: Iterable[int], *, actor: Any, reason: str = "") -> list[VerbOutcome]:
+def pause(
+    ids: Iterable[int],
+    *,
+    actor: Any,
+    reason: str = "",
+    expected: Expected | None = None,
+    audited: bool = True,
+) -> list[VerbOutcome]:
     """Hold executions that wait or are queued until they are resumed. What they wait for is still taken note of."""
-    return _simple("pause", "paused", _S.PAUSED, ids, actor, reason)
+    return _simple("pause", "paused", _S.PAUSED, ids, _By(actor, reason, audited), expected)
 
 
 def _simple(
-    verb: str, done: str, target: ExecutionStatus, ids: Iterable[int], actor: Any, reason: str
+    verb: str,
+    done: str,
+    target: ExecutionStatus,
+    ids: Iterable[int],
+    by: _By,
+    expected: Expected | None,
 ) -> list[VerbOutcome]:
-    using, wanted, note = _prepared(ids, done, actor, reason)
+    using, wanted, note = _prepared(ids, done, by.actor, by.reason)
     with transaction.atomic(using=using):
         held = _locked(wanted, using)
-        _move(verb, {pk: row for pk, row in held.items() if row.status in movable(verb)}, note, using)
+        changed = _changed(held, expected)
+        free = {pk: row for pk, row in held.items() if row.status in movable(verb) and pk not in changed}
+        _move(verb, free, note, using)
         if target is _S.ENQUEUED:
             _announce(held, using)
-    return _told(verb, done, target, wanted, held, actor)
+        return _told(verb, done, target, wanted, held, by, changed)
+
+
+def _changed(held: dict[int, _Held], expected: Expected | None) -> dict[int, str]:
+    """Of what is held, that which is not as it was seen, and how it stands."""
+    differences = ((pk, row.differs_from(pk, expected)) for pk, row in held.items())
+    return {pk: told for pk, told in differences if told}
 
 
 def _announce(held: dict[int, _Held], using: str) -> None:
@@ -166,21 +226,23 @@ def movable(verb: str) -> frozenset[ExecutionStatus]:
 
 def _prepared(ids: Iterable[int], done: str, actor: Any, reason: str) -> tuple[str, list[int], str]:
     wanted = sorted({int(pk) for pk in ids})
-    note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), _NOTE_BYTES)
+    note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), NOTE_BYTES)
     return get_settings().database, wanted, note
 
 
-def _lock_family(ids: list[int], using: str) -> list[int]:
+def _lock_family(ids: list[int], expected: Expected | None, using: str) -> list[int]:
     """Lock what a cancellation touches, all in the order of id, and return what is to be cancelled.
 
+    What is not as ``expected`` brings nobody with it, and goes only as somebody else's descendant.
     A child that is started meanwhile may have a lower id than a row locked before it, so then all locks of this
     try are given up (the savepoint is rolled back) and taken again.
     """
     known: set[int] = set()
     while True:
         with transaction.atomic(using=using):
-            lock_executions(sorted({*_possible(ids), *known}), using=using)
-            found = rows(using, _FAMILY, {"ids": _possible(ids)})
+            held = _locked({*ids, *known}, using)
+            changed = _changed(held, expected)
+            found = rows(using, _FAMILY, {"ids": [pk for pk in _possible(ids) if pk not in changed]})
             touched = {pk for pk, _ in found}
             if touched <= {*ids, *known}:
                 return sorted({pk for pk, doomed in found if doomed})
@@ -205,13 +267,15 @@ def _lock_reopening(ids: list[int], using: str) -> Reopening:
 
 def _possible(ids: Iterable[int]) -> list[int]:
     """Ids that a bigint can hold; there is no execution under another."""
-    return [pk for pk in ids if 0 < pk <= _LARGEST_ID]
+    return [pk for pk in ids if 0 < pk <= LARGEST_ID]
 
 
 def _locked(ids: Iterable[int], using: str) -> dict[int, _Held]:
     found = Execution._base_manager.using(using).filter(pk__in=_possible(ids)).order_by("pk")
-    locked = found.select_for_update(no_key=True).values_list("pk", "status", "lease_token")
-    return {pk: _Held(_S(status), token) for pk, status, token in locked}
+    locked = found.select_for_update(no_key=True).values_list(
+        "pk", "status", "lease_token", "attempt_count", "lease_owner"
+    )
+    return {pk: _Held(_S(status), token, count, owner) for pk, status, token, count, owner in locked}
 
 
 def _move(verb: str, held: dict[int, _Held], note: str, using: str) -> None:
@@ -231,23 +295,28 @@ def _told(
     target: ExecutionStatus,
     wanted: list[int],
     held: dict[int, _Held],
-    actor: Any,
+    by: _By,
+    changed: Mapping[int, str],
     refused: Mapping[int, str] = MappingProxyType({}),
 ) -> list[VerbOutcome]:
+    """The outcome for each id; in the verb's own transaction, with which the audit's row commits."""
     outcomes = []
     for pk in wanted:
         if pk not in held:
             outcomes.append(VerbOutcome(pk, False, "there is no such execution", None))
             continue
         before = held[pk].status
-        if pk in refused:
+        if pk in changed:
+            outcomes.append(VerbOutcome(pk, False, changed[pk], before.value, conflict=True))
+        elif pk in refused:
             outcomes.append(VerbOutcome(pk, False, refused[pk], before.value))
         elif before in movable(verb):
             outcomes.append(VerbOutcome(pk, True, f"{done} (was {before})", target.value))
         else:
-            allowed = ", ".join(sorted(status.value for status in movable(verb)))
-            message = f"it is {before}; only {allowed} executions can be {done}"
+            message = f"it is {before}; only {listed(movable(verb))} executions can be {done}"
             outcomes.append(VerbOutcome(pk, False, message, before.value))
+    if by.audited and wanted:
+        record_outcomes("execution", verb, outcomes, actor=by.actor, reason=by.reason)
     for outcome in outcomes:
-        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, actor)
+        logger.info("execution=%s verb=%s done=%s by=%s", outcome.id, verb, outcome.done, by.actor)
     return outcomes

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pgjobs import codec
+from pgjobs.conf import get_settings
 from pgjobs.exceptions import DurableCallRefused, InvalidOption, JobsFailed, WaitTimeout
 from pgjobs.queue.authoring import JobCall
 from pgjobs.workflows.history import Record, hash_arguments
@@ -42,7 +43,10 @@ def gather(
     record = replay.history.records.get(step_id)
     if record is not None:
         replay.find(step_id, _KIND, ordinal, arguments_hash)
-        return _answer(step_id, json.loads(replay.output(record) or "{}"), rule)
+        recorded = json.loads(replay.output(record) or "{}")
+        if not isinstance(recorded, dict) or "results" not in recorded:
+            replay.refuse(step_id, "the history has a step here, the code calls a gather")
+        return _answer(step_id, recorded, rule)
     waits = replay.history.group(step_id)
     if waits:
         _expect_same(replay, step_id, ordinal, arguments_hash, waits[0])
@@ -66,7 +70,15 @@ def gather(
 
 
 def _expect_same(replay: Replay, step_id: str, ordinal: int, arguments_hash: str, first: Record) -> None:
-    """Judge a gather that is under way by its first wait, as if it stood for the whole."""
+    """Judge a gather that is under way by its first wait, as if it stood for the whole.
+
+    Other calls cannot be tolerated: the jobs of the old ones are under way, and their results would be taken for those
+    of the new.
+    """
+    if arguments_hash != first.arguments_hash and first.arguments_hash:
+        replay.refuse(
+            step_id, f"its arguments are others (hash {first.arguments_hash} then, {arguments_hash} now)"
+        )
     whole = Record(step_id, _KIND, first.ordinal, first.arguments_hash)
     replay.history.add(whole)
     try:
@@ -167,6 +179,13 @@ def _check(name: str, calls: list[JobCall], min_successful: int | None, tolerate
                 f"{call!r} is not a job's call",
                 "Give a list such as [extract.s(document_id=i) for i in ids].",
             )
+    most = get_settings().workflow_max_gather
+    if len(calls) > most:
+        raise InvalidOption(
+            "calls",
+            f"{len(calls):,} jobs",
+            f"give at most {most:,}, which is WORKFLOW_MAX_GATHER; gather them in parts, or raise the setting.",
+        )
     if min_successful is not None and not 0 <= min_successful <= len(calls):
         raise InvalidOption("min_successful", min_successful, f"give 0 to {len(calls)}, the number of calls.")
     if tolerated_failures < 0:

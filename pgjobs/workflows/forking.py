@@ -11,7 +11,9 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.queue.audit import Actor
 from pgjobs.queue.enqueue import CHANNEL
+from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Execution
 
 logger = logging.getLogger("pgjobs.control")
@@ -30,6 +32,26 @@ SELECT COALESCE(max(ordinal) + 1, 0),
        min(ordinal) FILTER (WHERE open AND ordinal = (SELECT max(ordinal) FROM calls))
 FROM calls"""
 
+# The call with that step id, or calls of that name: of a gather and of a step with retries its parts are waits.
+_NAMED = """
+SELECT DISTINCT ordinal, step_id FROM (
+    SELECT ordinal, step_id FROM pgjobs_stepoutput WHERE execution_id = %(id)s
+    UNION ALL
+    SELECT ordinal, COALESCE(NULLIF("group", ''), step_id) FROM pgjobs_wait WHERE execution_id = %(id)s
+) AS call
+WHERE step_id = %(step)s OR left(step_id, length(%(step)s) + 1) IN (%(step)s || '#', %(step)s || '[')
+ORDER BY ordinal LIMIT 20"""
+
+# The last call, when what it came to was never recorded as a whole: it is open, or it is what the body failed with.
+_FAILED_AT = """
+SELECT max(wait.ordinal) FROM pgjobs_wait AS wait WHERE wait.execution_id = %(id)s
+  AND NOT EXISTS (SELECT FROM pgjobs_stepoutput AS step
+                  WHERE step.execution_id = wait.execution_id AND step.ordinal >= wait.ordinal)
+  AND NOT EXISTS (SELECT FROM pgjobs_wait AS later
+                  WHERE later.execution_id = wait.execution_id AND later.ordinal > wait.ordinal)
+  AND (wait.resolved_at IS NULL OR wait.kind IN ('job', 'child') OR wait."group" <> ''
+       OR wait.resolution ?| ARRAY['cancelled', 'timeout'])"""
+
 # Without the hashes of arguments, which may hold the other's id: ctx.execution_id is the fork's own.
 _COPY_STEPS = """
 INSERT INTO pgjobs_stepoutput (execution_id, step_id, kind, ordinal, arguments_hash, output, output_bytes, error,
@@ -42,20 +64,22 @@ FROM pgjobs_stepoutput WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORD
 _COPY_WAITS = """
 INSERT INTO pgjobs_wait (execution_id, step_id, kind, ordinal, arguments_hash, name, "group", rule, target_id,
                          created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
-                         context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason)
+                         context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, bypassed, reason)
 SELECT %(fork)s, step_id, kind, ordinal, '', name, "group", rule, target_id,
        created_at, wake_at, resolved_at, resolution, permission, groups, users, context,
-       context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, reason
+       context_hash, on_timeout, quorum, four_eyes, votes, approved, decided_by, bypassed, reason
 FROM pgjobs_wait WHERE execution_id = %(id)s AND ordinal < %(ordinal)s ORDER BY id"""
 
 
-def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") -> Execution:
+def fork(
+    execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "", expected: Seen | None = None
+) -> Execution:
     """A new execution with the records of all calls before ``from_ordinal`` (the first call is 0); runs at once.
 
     It draws the same UUIDs and random numbers outside of steps. It has no key and no parent; with a user as
     ``actor``, that user started it. Signals that nobody has taken stay with the old execution, which is not changed.
-    Raises :class:`WorkflowError` when there is none, :class:`InvalidOption` for a call beyond its history or after one
-    that is still waited for.
+    Raises :class:`WorkflowError` when there is none or it stands otherwise than ``expected`` (status and
+    attempt_count), :class:`InvalidOption` for a call beyond its history or after one that is still waited for.
     """
     using = get_settings().database
     with transaction.atomic(using=using):
@@ -64,6 +88,8 @@ def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") 
             raise WorkflowError(
                 f"there is no execution {execution_id} to fork; archived ones cannot be forked."
             )
+        if told := difference(expected, source.status, source.attempt_count, source.lease_owner):
+            raise WorkflowError(f"execution {execution_id}: {told}. Nothing was forked.")
         _check(from_ordinal, execution_id, using)
         new = _copied(source, from_ordinal, actor, reason)
         new.save(using=using, force_insert=True)
@@ -75,6 +101,29 @@ def fork(execution_id: int, *, from_ordinal: int, actor: Any, reason: str = "") 
         new.refresh_from_db(using=using)
     logger.info("execution=%s verb=fork from=%s call=%s by=%s", new.pk, execution_id, from_ordinal, actor)
     return new
+
+
+def place_of(execution_id: int, step: str | int | None, *, using: str) -> int:
+    """The ordinal of a call: by itself, by step id (``charge#2``), or by a name that only one call has.
+
+    None is the call with which a failed execution ended, or at which it waits: the end of its history, or its last
+    wait. Raises :class:`InvalidOption` for a step that is not in the history, or there several times.
+    """
+    if step is None:
+        ((failed_at,),) = rows(using, _FAILED_AT, {"id": execution_id})
+        ((length, _),) = rows(using, _EXTENT, {"id": execution_id})
+        return int(length if failed_at is None else failed_at)
+    if isinstance(step, int):
+        return step
+    if step.isdecimal():
+        return int(step)
+    found = rows(using, _NAMED, {"id": execution_id, "step": codec.storable_text(step, 1_000)})
+    exact = [ordinal for ordinal, step_id in found if step_id == step]
+    if len(exact or found) != 1:
+        told = ", ".join(repr(step_id) for _, step_id in found)
+        rule = f"it names several calls; give one of {told}." if told else "give a step id of its timeline."
+        raise InvalidOption("from_step", step, f"execution {execution_id}: {rule}")
+    return int(exact[0] if exact else found[0][0])
 
 
 def _check(from_ordinal: int, execution_id: int, using: str) -> None:
@@ -92,7 +141,7 @@ def _check(from_ordinal: int, execution_id: int, using: str) -> None:
 
 def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Execution:
     told = f"forked from execution {source.pk} at call {from_ordinal} by {actor}"
-    user = getattr(actor, "pk", None)
+    user = Actor.of(actor).user_id
     return Execution(
         workflow_name=source.workflow_name,
         version=source.version,
@@ -104,6 +153,6 @@ def _copied(source: Execution, from_ordinal: int, actor: Any, reason: str) -> Ex
         subject_id=source.subject_id,
         origin_id=source.origin_id or source.pk,
         origin_at=source.origin_at or source.created_at,
-        started_by=source.started_by if user is None else str(user),
+        started_by=source.started_by if user is None else user,
         note=codec.storable_text(told + (f": {reason}" if reason else ""), 1_000),
     )

@@ -35,6 +35,10 @@ WHERE execution_id = ANY(%(ids)s::bigint[])
 _OUTPUT = "SELECT output::text FROM pgjobs_stepoutput WHERE execution_id = %(id)s AND step_id = %(step_id)s"
 
 
+_ALIKE = {"step", "atomic"}
+"""Kinds whose records answer each other's calls."""
+
+
 @dataclass(slots=True)
 class Record:
     """One durable call of the past: a step with its output, or a wait with its resolution."""
@@ -78,7 +82,8 @@ class History:
     def find(self, step_id: str, kind: str, ordinal: int, arguments_hash: str) -> Record | None:
         """The record of this call, or None when it has never been made.
 
-        Raises :class:`Diverged` when the history tells of another call at this place.
+        Raises :class:`Diverged` when the history tells of another call at this place. What a call of another kind
+        came to cannot answer this one, so that is not tolerated either.
         """
         record = self.records.get(step_id)
         self._seen.add(step_id)
@@ -86,7 +91,8 @@ class History:
             self._expect_end(step_id, kind, ordinal)
             return None
         if record.kind != kind:
-            self._diverged(step_id, f"the history has a {record.kind} here, the code calls a {kind}")
+            told = f"the history has a {record.kind} here, the code calls a {kind}"
+            self._diverged(step_id, told, tolerable={record.kind, kind} <= _ALIKE)
         elif record.ordinal != ordinal:
             self._diverged(
                 step_id, f"the history has it as call {record.ordinal}, the code as call {ordinal}"
@@ -132,12 +138,16 @@ class History:
                 f"{first.group or first.step_id!r} as call {first.ordinal}",
             )
 
-    def _diverged(self, step_id: str, both_sides: str) -> None:
+    def refuse(self, step_id: str, both_sides: str) -> None:
+        """Raise :class:`Diverged` for a call that nothing recorded can answer, whatever is tolerated."""
+        self._diverged(step_id, both_sides, tolerable=False)
+
+    def _diverged(self, step_id: str, both_sides: str, *, tolerable: bool = True) -> None:
         told = (
             f"{step_id!r}: {both_sides}. Bring the code back to what the history tells, or mark the change with "
             f"ctx.changed(...), then resume the execution."
         )
-        if not self.tolerant:
+        if not (self.tolerant and tolerable):
             raise Diverged(told)
         self.warnings.append(told)
 

@@ -60,6 +60,11 @@ SELECT id FROM pgjobs_execution WHERE id IN (
     SELECT execution_id FROM pgjobs_wait WHERE target_id = %(id)s AND kind = 'child' AND resolved_at IS NULL)
 ORDER BY id FOR NO KEY UPDATE"""
 
+# Without jobs: those of a gather that went on without them end for whoever has forked it.
+_CLOSE_WAITS = """
+UPDATE pgjobs_wait SET resolved_at = clock_timestamp(), resolution = '{"cancelled": true}'::jsonb
+WHERE execution_id = %(id)s AND resolved_at IS NULL AND kind <> 'job'"""
+
 _TAKE_OVER = """
 UPDATE pgjobs_execution AS new
 SET parent_id = old.parent_id, subject_type_id = old.subject_type_id, subject_id = old.subject_id
@@ -175,14 +180,23 @@ def open_waits(
     return True, standings
 
 
-def finish(lease: Lease, output: str | None, *, using: str, continued: NewExecution | None = None) -> None:
+def finish(
+    lease: Lease,
+    output: str | None,
+    *,
+    using: str,
+    continued: NewExecution | None = None,
+    close_waits: bool = False,
+) -> None:
     """The body returned. ``continued`` takes over key, parent and subject, and whoever waits for this execution.
 
-    Raises :class:`LeaseLost`.
+    ``close_waits``: changed code may have left waits open that nobody comes back to. Raises :class:`LeaseLost`.
     """
     with transaction.atomic(using=using):
         brief_locks(using)
         awaited = _lock_for_end(lease.pk, using)
+        if close_waits:
+            rows(using, _CLOSE_WAITS, {"id": lease.pk})
         if continued is None:
             _end(lease, ExecutionStatus.SUCCEEDED, using, awaited, output=as_json(output))
             return

@@ -10,7 +10,9 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, WorkflowError
+from pgjobs.queue.acting import LARGEST_ID
 from pgjobs.workflows.continuing import last_of_chain
+from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.states import TERMINAL
 from pgjobs.workflows.waits import wake
@@ -42,20 +44,18 @@ FROM taken WHERE wait.id = taken.wait_id AND wait.resolved_at IS NULL
 RETURNING wait.id"""
 
 
-def send(execution_id: int, name: str, payload: Any = None) -> None:
+def send(execution_id: int, name: str, payload: Any = None, *, expected: Seen | None = None) -> None:
     """Send a signal in the caller's transaction; to the last of its continuations when it continued as new.
 
-    Raises :class:`WorkflowError` when there is no such execution or it has ended, :class:`NotStorable` for a
-    payload that is no JSON.
+    Raises :class:`WorkflowError` when there is no such execution, it has ended, or it stands otherwise than
+    ``expected`` (status and attempt_count), :class:`NotStorable` for a payload that is no JSON.
     """
-    if not isinstance(name, str) or not 0 < len(name) <= 200:
-        raise InvalidOption("name", name, "give a signal's name of 1 to 200 characters.")
-    codec.check_text(name, "name")
-    settings = get_settings()
-    text = codec.dumps(payload, label="payload", max_bytes=settings.max_payload_bytes)
-    using = settings.database
+    text = check(name, payload)
+    using = get_settings().database
     with transaction.atomic(using=using):
-        execution_id, status = _lock(execution_id, using)
+        execution_id, status, attempt_count = _lock(execution_id, using)
+        if status is not None and (told := difference(expected, status, attempt_count)):
+            raise WorkflowError(f"execution {execution_id}: {told}. Nothing was sent.")
         if status is None or status in TERMINAL:
             told = "does not exist" if status is None else f"has ended ({status})"
             raise WorkflowError(
@@ -65,16 +65,26 @@ def send(execution_id: int, name: str, payload: Any = None) -> None:
         wake([(execution_id, wait) for wait in deliver(execution_id, name, using=using)], using=using)
 
 
-def _lock(execution_id: int, using: str) -> tuple[int, str | None]:
-    """Lock the execution, or the one as which it goes on: its id and status."""
+def check(name: str, payload: Any) -> str:
+    """The payload as JSON text. Raises :class:`InvalidOption` or :class:`NotStorable`."""
+    if not isinstance(name, str) or not 0 < len(name) <= 200:
+        raise InvalidOption("name", name, "give a signal's name of 1 to 200 characters.")
+    codec.check_text(name, "name")
+    return codec.dumps(payload, label="payload", max_bytes=get_settings().max_payload_bytes)
+
+
+def _lock(execution_id: int, using: str) -> tuple[int, str | None, int]:
+    """Lock the execution, or the one as which it goes on: its id, status and number of turns."""
     while True:
+        if not 0 < execution_id <= LARGEST_ID:
+            return execution_id, None, 0
         found = Execution._base_manager.using(using).select_for_update(no_key=True).filter(pk=execution_id)
-        status = found.values_list("status", flat=True).first()
+        status, attempt_count = found.values_list("status", "attempt_count").first() or (None, 0)
         if status is not None and status not in TERMINAL:
-            return execution_id, status
+            return execution_id, status, attempt_count
         following = last_of_chain(execution_id, using=using)
         if following == execution_id:
-            return execution_id, status
+            return execution_id, status, attempt_count
         execution_id = following
 
 

@@ -74,8 +74,10 @@ class Execution(LeasedRow):
         verbose_name = "workflow execution"
         verbose_name_plural = "workflow executions"
         permissions = [
-            ("resume_execution", "Can resume, retry and fork workflow executions"),
+            ("resume_execution", "Can pause, resume and retry workflow executions"),
             ("cancel_execution", "Can cancel workflow executions"),
+            ("fork_execution", "Can fork workflow executions"),
+            ("signal_execution", "Can send signals to workflow executions"),
         ]
         constraints = [
             running_means_leased("pgjobs_execution_lease"),
@@ -102,8 +104,8 @@ class Execution(LeasedRow):
                 for status in (ExecutionStatus.WAITING.value, ExecutionStatus.PAUSED.value)
             ),
             models.Index(
-                fields=["completed_at"],
-                name="pgjobs_execution_ended",
+                fields=["status", "completed_at"],
+                name="pgjobs_execution_ends",
                 condition=models.Q(status__in=sorted(status.value for status in TERMINAL)),
             ),
         ]
@@ -190,6 +192,11 @@ class Wait(models.Model):
     votes = models.JSONField(default=list, db_default=_EMPTY_LIST, blank=True)
     approved = models.BooleanField(null=True, blank=True)
     decided_by = models.CharField(max_length=200, default="", db_default="", blank=True)
+    bypassed = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="a superuser had a say in it who was not among those asked",
+    )
     reason = models.TextField(default="", db_default="", blank=True)
 
     class Meta:
@@ -219,6 +226,11 @@ class Wait(models.Model):
 
     def __str__(self) -> str:
         return f"{self.step_id} of execution {self.execution_id}"
+
+    @property
+    def starter_unknown(self) -> bool:
+        """Four eyes are asked for, and nobody is recorded as the starter: whoever decides could be the same person."""
+        return self.four_eyes and not self.execution.started_by
 
 
 class Message(models.Model):

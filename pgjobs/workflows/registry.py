@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pgjobs import redaction
 from pgjobs.exceptions import UnknownWorkflow
 from pgjobs.registries import Registry, name_of
 
@@ -24,6 +25,8 @@ class Definition:
     priority: int
     max_crashes: int
     on_divergence: OnDivergence
+    redact: tuple[str, ...] = ()
+    """Further keys of its input, output and steps that are secret."""
 
     @property
     def workflow_name(self) -> str:
@@ -37,3 +40,11 @@ class Definition:
 
 
 workflows: Registry[Definition] = Registry("workflow", UnknownWorkflow)
+
+
+def _redact_entries(workflow_name: str) -> tuple[str, ...]:
+    definition = workflows.find(workflow_name)
+    return definition.redact if definition else ()
+
+
+redaction.declare("workflow", _redact_entries)

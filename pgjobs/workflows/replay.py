@@ -7,19 +7,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from pgjobs import codec
-from pgjobs.exceptions import Diverged, DurableCallRefused
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import Diverged, DurableCallRefused, TooManyCalls
 from pgjobs.queue.enqueue import NewJobs
 from pgjobs.workflows.claiming import ClaimedExecution
 from pgjobs.workflows.durable import Durable, Enough
 from pgjobs.workflows.history import History, Record
 from pgjobs.workflows.journal import StepRow
 from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing
-from pgjobs.workflows.suspension import Suspended
+from pgjobs.workflows.suspension import Continued, Suspended
 from pgjobs.workflows.values import Draws
 
 logger = logging.getLogger("pgjobs.workflows")
@@ -36,8 +38,10 @@ class Replay:
         self.durable = durable
         self.history: History = execution.history
         self.suspended = False
-        self.diverged: Diverged | None = None
-        """The first divergence. It stands even when the body catches the exception."""
+        self.halted: Diverged | TooManyCalls | None = None
+        """Why a person is needed, the first of all reasons. It stands even when the body catches the exception."""
+        self.continued: Continued | None = None
+        """The body has ended and goes on as new. It stands even when the body catches the exception."""
         self.latest = dt.datetime.fromisoformat(execution.created_at)
         """The instant of the latest record the body has seen."""
         self._dry = dry
@@ -63,20 +67,45 @@ class Replay:
         the body swallowed the first; ``Stopped`` when the lease is lost.
         """
         label = f"ctx.{call}({name!r})"
-        if self.suspended:
-            logger.error(
-                "execution=%s swallowed its suspension and went on to %s; do not catch BaseException in a workflow",
-                self.execution.lease.pk,
-                label,
-            )
-            raise Suspended
-        if self.diverged:
-            raise self.diverged
+        self._end_again(label)
         self._refuse_misplaced(label)
         self.durable.check()
         self._keep_failure()
         ordinal, self._ordinal = self._ordinal, self._ordinal + 1
-        return self._step_id(label, name, key), ordinal
+        step_id = self._step_id(label, name, key)
+        if step_id not in self.history.records and call != "continue_as_new":
+            self._count(label, ordinal)
+        return step_id, ordinal
+
+    def _end_again(self, label: str) -> None:
+        """A body that swallowed the end of its turn gets no further than here."""
+        swallowed = "its suspension" if self.suspended else "ctx.continue_as_new()" if self.continued else ""
+        if swallowed:
+            logger.error(
+                "execution=%s swallowed %s and went on to %s; do not catch BaseException in a workflow",
+                self.execution.lease.pk,
+                swallowed,
+                label,
+            )
+        if self.suspended:
+            raise Suspended
+        if end := self.continued or self.halted:
+            raise end
+
+    def _count(self, label: str, ordinal: int) -> None:
+        """Mind how long the history grows. A dry run is about the code, not about size."""
+        settings = get_settings()
+        if ordinal >= settings.workflow_max_calls and not self._dry:
+            self.halted = TooManyCalls(label, settings.workflow_max_calls)
+            raise self.halted
+        if ordinal == settings.workflow_warn_calls:
+            logger.warning(
+                "execution=%s has made %s durable calls, and each turn replays them all; go on by "
+                "ctx.continue_as_new(...) before %s, where it is paused",
+                self.execution.lease.pk,
+                ordinal,
+                settings.workflow_max_calls,
+            )
 
     def find(self, step_id: str, kind: str, ordinal: int, arguments_hash: str) -> Record | None:
         """The record of this call, or None. Raises :class:`Diverged`."""
@@ -114,6 +143,17 @@ class Replay:
         self._keep_failure()
         with self._noting_divergence():
             self.history.ended()
+
+    def continue_as(self, continued: Continued) -> NoReturn:
+        """The body ends here, successfully; nothing of the history may be left over."""
+        self.ended()
+        self.continued = continued
+        raise continued
+
+    def refuse(self, step_id: str, both_sides: str) -> None:
+        """Raise :class:`Diverged` for a call that nothing recorded can answer."""
+        with self._noting_divergence():
+            self.history.refuse(step_id, both_sides)
 
     def wait(self, wait: NewWait, child: NewExecution | None = None) -> Record:
         """The resolved record of a single wait; parks and leaves the body when it is still open."""
@@ -206,7 +246,7 @@ class Replay:
         try:
             yield
         except Diverged as error:
-            self.diverged = self.diverged or error
+            self.halted = self.halted or error
             raise
 
     def _note(self, wait: NewWait, standing: Standing) -> None:

@@ -239,17 +239,17 @@ class _Trial:
             arguments = codec.loads(self._execution.input)
             with _rolled_back(aliases):
                 self._run_body(replay, arguments, seconds)
-            if not self._dry.stopped:
+            if not self._dry.stopped and not replay.continued:
                 replay.ended()
         except (Suspended, Stopped, Continued):
             pass
         except _Late:
             raise
         except BaseException:
-            if not self._dry.stopped and not replay.diverged:
+            if not self._dry.stopped and not replay.halted and not replay.continued:
                 raise
-        if replay.diverged:
-            raise replay.diverged
+        if replay.halted:
+            raise replay.halted
 
     def _run_body(self, replay: Replay, arguments: dict[str, Any], seconds: float) -> None:
         context = WorkflowContext(replay)

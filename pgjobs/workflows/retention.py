@@ -9,6 +9,9 @@ from functools import partial
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.workflows.batches import handle_all
+from pgjobs.workflows.states import ExecutionStatus
+
+_S = ExecutionStatus
 
 # Kept: what a person has yet to decide, a parent whose children are still here (they go first), and a child
 # whose end a live parent has not taken note of.
@@ -24,7 +27,7 @@ _ENDED = "ended.status IN ('cancelled', 'failed', 'succeeded')"
 
 _OLD = f"""
 SELECT ended.id, ended.completed_at FROM pgjobs_execution AS ended
-WHERE {_ENDED}
+WHERE ended.status = %(status)s AND {_ENDED}
   AND ended.completed_at < statement_timestamp() - make_interval(secs => %(seconds)s)
   AND (ended.completed_at, ended.id) > (%(completed_at)s::timestamptz, %(id)s)
   AND NOT ({_KEPT})
@@ -70,23 +73,42 @@ _ARCHIVED = """archived AS (
 """
 
 _BEGINNING = dt.datetime(2, 1, 1, tzinfo=dt.UTC)
+_CENTURY = 3.2e9  # seconds; longer times would leave the range of timestamps
+
+
+def kept_seconds() -> dict[str, float]:
+    """By the end of an execution, how long it stays; ends that are missing stay for ever."""
+    settings = get_settings()
+    default = settings.workflow_retention_seconds
+    given = {
+        _S.SUCCEEDED: None,
+        _S.FAILED: settings.workflow_retention_failed_seconds,
+        _S.CANCELLED: settings.workflow_retention_cancelled_seconds,
+    }
+    kept = {status.value: default if own is None else own for status, own in given.items()}
+    return {status: seconds for status, seconds in kept.items() if seconds is not None}
 
 
 def retire(*, using: str, limit: int = 500) -> int:
     """Archive or delete up to ``limit`` executions that ended longer ago than the settings keep them; how many.
 
-    The oldest first, with their steps, waits and messages, in one transaction. Nothing while
-    WORKFLOW_RETENTION_SECONDS is None. An execution that other tables still refer to is logged and kept.
+    The oldest of each end first, with their steps, waits and messages, in one transaction each. Nothing while the
+    settings keep all. An execution that other tables still refer to is logged and kept.
     """
-    settings = get_settings()
-    seconds = settings.workflow_retention_seconds
-    if seconds is None:
-        return 0
-    sql = _RETIRE.format(archived=_ARCHIVED if settings.workflow_retention == "archive" else "")
+    sql = _RETIRE.format(archived=_ARCHIVED if get_settings().workflow_retention == "archive" else "")
+    done = 0
+    for status, seconds in kept_seconds().items():
+        if done < limit:
+            done += _retire_ended(status, min(seconds, _CENTURY), sql, using, limit - done)
+    return done
+
+
+def _retire_ended(status: str, seconds: float, sql: str, using: str, limit: int) -> int:
+    """One batch of those that ended so; past batches of nothing but rows that cannot go."""
     done, position = 0, (_BEGINNING, 0)
     while not done:
-        params = {"seconds": seconds, "completed_at": position[0], "id": position[1], "limit": limit}
-        old = rows(using, _OLD, params)
+        params = {"status": status, "seconds": seconds, "limit": limit}
+        old = rows(using, _OLD, {**params, "completed_at": position[0], "id": position[1]})
         if not old:
             break
         position = (old[-1][1], old[-1][0])

@@ -3,6 +3,11 @@
 A recorded atomic step must not run again, and its block stands in the workflow's own frame. Entering arms a trace
 function for that one frame, which raises as soon as the ``as`` target is bound; leaving disarms it. Debuggers and
 coverage get their trace function back.
+
+No Python function may be called while the frame is armed. Up to CPython 3.11 a traced call first looks whether anything
+is pending in the process, and looks again for as long as it is: an exception that is to be raised in some other thread,
+as a timeout is, and that thread sits in C, and the call never begins. Hence the ``as`` target is a name, whose binding
+calls nothing, the exception ends the tracing before ``__exit__`` is called, and an empty block is not armed at all.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ class Skipper:
 
     def __init__(self, frame: FrameType) -> None:
         self._frame = frame
-        self._depth: int | None = None
+        self._began = False
         self._previous: Any = None
         self._frame_trace: Any = None
         self._opcodes = False
@@ -43,7 +48,11 @@ class Skipper:
         self._frame_trace, self._opcodes = self._frame.f_trace, self._frame.f_trace_opcodes
         self._frame.f_trace = self._leave
         self._frame.f_trace_opcodes = True
-        sys.settrace(_ignore)
+        try:
+            sys.settrace(_ignore)
+        except BaseException:  # a timeout arrives here: the block is not entered, and nobody would disarm
+            self.disarm()
+            raise
 
     def disarm(self) -> None:
         """Give tracing back as it was."""
@@ -52,15 +61,11 @@ class Skipper:
 
     def _leave(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            depth, _ = _protection(frame.f_code, frame.f_lasti)
-            if self._depth is None:
-                self._depth = (
-                    depth  # of the with statement itself: its binding is the first thing it protects
-                )
-                if dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(_BINDING):
-                    return self._leave
-            # Beyond the statement's own protection the block was empty, and there is nothing to leave.
-            if depth >= self._depth:
+            name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            # A long index is in a prefix, after which the binding itself may be an event or none.
+            bound = not name.startswith(_BINDING) and (self._began or name != "EXTENDED_ARG")
+            self._began = True
+            if bound:
                 raise BlockSkipped
         return self._leave
 
@@ -77,16 +82,19 @@ def _protection(code: CodeType, offset: int) -> tuple[int, int]:
     return next(found, (-1, -1))
 
 
-def begins_with_handler(frame: FrameType) -> bool:
-    """Whether the block that ``frame`` is entering begins with ``try``.
+def is_empty(frame: FrameType) -> bool:
+    """Whether the block that ``frame`` is entering does nothing, so that there is nothing to leave out."""
+    _, statement, own = _beginning(frame.f_code, frame.f_lasti)
+    return own[0] < statement[0]
 
-    Such a block cannot be skipped: its own handlers would see the exception that skips it.
-    """
-    after = [i for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti]
-    # A NOP stands for the line of a try, outside of any protection.
+
+@lru_cache(maxsize=256)
+def _beginning(code: CodeType, entering: int) -> tuple[str, tuple[int, int], tuple[int, int]]:
+    """The instruction that binds the target, its protection, and that of the block's first instruction."""
+    after = [i for i in dis.get_instructions(code) if i.offset > entering and i.opname != "EXTENDED_ARG"]
+    # A NOP stands for the line of a try or of a pass, outside of any protection.
     binding, first = after[0], next(i for i in after[1:] if i.opname != "NOP")
-    statement, own = _protection(frame.f_code, binding.offset), _protection(frame.f_code, first.offset)
-    return own[0] >= statement[0] and own != statement
+    return binding.opname, _protection(code, binding.offset), _protection(code, first.offset)
 
 
 def misuse(frame: FrameType) -> tuple[str, str] | None:
@@ -95,7 +103,14 @@ def misuse(frame: FrameType) -> tuple[str, str] | None:
         return "its with statement is in a generator, which a replay would leave elsewhere", _PLAIN
     if frame.f_globals.get("__name__") == "contextlib" or not _in_with(frame):
         return "it is not entered by a with statement of its own, so there is no block to leave out", _PLAIN
-    if begins_with_handler(frame):
+    binding, statement, own = _beginning(frame.f_code, frame.f_lasti)
+    if not binding.startswith(_BINDING):
+        return (
+            "it is bound to more than a name, which a replay would leave out with the block",
+            "Write `as step`, and hand the step on after the block.",
+        )
+    # Handlers of the block's own would see the exception that leaves it out.
+    if own[0] >= statement[0] and own != statement:
         return (
             "its block begins with try, whose handlers a replay could not leave out",
             "Put the try around the block or another line before it, or pass a function: "

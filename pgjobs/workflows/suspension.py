@@ -14,6 +14,7 @@ class Stopped(BaseException):
 class Continued(BaseException):
     """The body ends, and a new execution goes on with ``input``."""
 
-    def __init__(self, input: dict[str, object]) -> None:
+    def __init__(self, input: str) -> None:
         self.input = input
+        """JSON text of the keyword arguments."""
         super().__init__()

@@ -1,9 +1,10 @@
 """Who may come to the operator's pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
 from django.test import Client
 
 # What each kind of staff may do; `superuser` and `outsider` (not staff) are made apart.
@@ -14,6 +15,14 @@ PERMISSIONS = {
     "canceller": ("view_job", "cancel_job"),
     "blind": ("retry_job", "cancel_job"),
 }
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """No page of an earlier test is served from the cache."""
+    cache.clear()
+    yield
+
 
 ClientOf = Callable[[str], Client]
 

@@ -4,10 +4,10 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from pgjobs.models import Job, Worker
+from tests.support.own_database import connection
 
 ENDED = ("succeeded", "failed", "dead", "cancelled")
 
@@ -51,11 +51,11 @@ def seed(rows: int) -> None:
     """A table of that many rows, with fresh statistics."""
     with connection.cursor() as cursor:
         cursor.execute(_SEED, [rows])
-        cursor.execute("ANALYZE pgjobs_job")
+        cursor.execute("VACUUM (ANALYZE) pgjobs_job")
 
 
 def unseed() -> None:
     """An empty table again."""
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE pgjobs_job")
-        cursor.execute("ANALYZE pgjobs_job")
+        cursor.execute("VACUUM (ANALYZE) pgjobs_job")

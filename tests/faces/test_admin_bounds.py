@@ -1,36 +1,75 @@
-"""What a page may cost on a large table: measured by the plans of the statements that it really sends."""
+"""What a page may cost on a large table: statements and buffers, of what it really sends."""
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from html import unescape
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from pgjobs.admin import filters
+from pgjobs.admin import window
+from pgjobs.models import Execution, Job
 from tests.faces.conftest import ClientOf
 from tests.faces.rows import make_job, make_worker, seed, unseed
+from tests.support.own_database import connection
+from tests.workflows.rows import approval, step
 
 ROWS = 200_000
-JOBS = reverse("admin:pgjobs_job_changelist")
-DEAD = reverse("admin:pgjobs_deadjob_changelist")
-RUNNING = reverse("admin:pgjobs_runningjob_changelist")
-BACKLOG = reverse("admin:pgjobs_backlog_changelist")
-WORKERS = reverse("admin:pgjobs_worker_changelist")
+WINDOW = 100_000
+"""Smaller than the table, so that a page that looks beyond it is found out."""
 LARGE_COLUMNS = ("payload", "result", "errors", "last_error")
+_NO_WORK = (
+    "SAVEPOINT",
+    "RELEASE",
+    "ROLLBACK",
+    "BEGIN",
+    "COMMIT",
+    "SELECT current_setting('statement_timeout'",
+)
 
 
-@dataclass(frozen=True)
-class Read:
-    """One node of a plan that reads the job table."""
+def changelist(name: str) -> str:
+    return reverse(f"admin:pgjobs_{name}_changelist")
 
-    node: str
-    rows: int
-    above: tuple[str, ...]
+
+JOBS, DEAD, RUNNING = changelist("job"), changelist("deadjob"), changelist("runningjob")
+
+# Address, statements (session and user among them), buffers.
+BUDGETS = [
+    (changelist("overview"), 24, 6_000),
+    (changelist("errorgroup"), 10, 3_000),
+    (RUNNING, 6, 600),
+    (JOBS, 8, 1_500),
+    (f"{JOBS}?p=100", 8, 1_500),
+    (f"{JOBS}?o=2", 8, 1_500),
+    (f"{JOBS}?all=", 8, 1_500),
+    (f"{JOBS}?status=ready", 8, 1_500),
+    (f"{JOBS}?status=pending", 8, 1_500),
+    (f"{JOBS}?status=dead", 8, 1_500),
+    (f"{JOBS}?status=dead&job_type=nothing", 8, 1_500),
+    (f"{JOBS}?status=succeeded", 8, 26_000),
+    (f"{JOBS}?queue=queue-3", 8, 26_000),
+    (f"{JOBS}?queue=nothing", 8, 26_000),
+    (f"{JOBS}?job_type=nothing&queue=queue-1&status=succeeded", 8, 26_000),
+    (f"{JOBS}?q=nothing", 10, 26_000),
+    (f"{JOBS}?q=4711", 11, 26_000),
+    (f"{JOBS}?q=payload.n:17", 8, 26_000),
+    (f"{JOBS}?q=state:dead+err:Nothing", 8, 1_500),
+    (f"{JOBS}?q=fp:0000", 8, 1_500),
+    (f"{JOBS}?before_id=150000", 8, 26_000),
+    (DEAD, 7, 1_500),
+    (f"{DEAD}?status=failed&queue=nothing", 8, 1_500),
+    (changelist("queue"), 21, 6_000),
+    (reverse("admin:pgjobs_queue_change", args=["queue-3"]), 24, 6_000),
+    (changelist("worker"), 7, 500),
+    (changelist("execution"), 8, 1_500),
+    (changelist("wait"), 7, 500),
+    (changelist("operatoraction"), 7, 300),
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,81 +82,84 @@ def seeded(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 
 
 @pytest.fixture
-def table(seeded: None, client_of: ClientOf) -> Client:
-    """A superuser before that table."""
+def table(seeded: None, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A superuser before that table, with a little of everything else."""
+    monkeypatch.setattr(window, "WINDOW", WINDOW)
+    make_worker()
+    for _ in range(5):
+        make_job("running")
+    asked = approval()
+    step(asked.execution, 0)
     return client_of("superuser")
 
 
 def statements(client: Client, address: str) -> list[str]:
-    """The statements on jobs that a page sends."""
+    """What a page asks of the database, apart from the bounds of transactions and of time."""
     with CaptureQueriesContext(connection) as captured:
         response = client.get(address)
     assert response.status_code == 200, address
-    sent = [query["sql"] for query in captured.captured_queries]
-    return [sql for sql in sent if "pgjobs_job" in sql and sql.lstrip().startswith(("SELECT", "WITH"))]
+    assert b"Not available" not in response.content, address
+    sent = [query["sql"].lstrip() for query in captured.captured_queries]
+    return [sql for sql in sent if not sql.startswith(_NO_WORK)]
 
 
-def reads(sql: str) -> list[Read]:
-    """Runs a statement and tells what it read from the job table."""
+def plan(sql: str) -> dict[str, Any]:
+    """Runs a statement and tells how."""
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}")
         (answer,) = cursor.fetchone()
-    plan = json.loads(answer) if isinstance(answer, str) else answer
-    return list(walk(plan[0]["Plan"], ()))
+    found: dict[str, Any] = (json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]
+    return found
 
 
-def walk(node: dict[str, Any], above: tuple[str, ...]) -> Iterator[Read]:
-    if node.get("Relation Name") == "pgjobs_job" or str(node.get("Index Name")).startswith("pgjobs_job"):
-        each = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-        yield Read(node["Node Type"], round(each * node["Actual Loops"]), above)
-    for child in node.get("Plans", ()):
-        yield from walk(child, (*above, node["Node Type"]))
+def buffers(sql: str) -> int:
+    """Pages of shared memory that a statement touches."""
+    if not sql.startswith(("SELECT", "WITH")):
+        return 0
+    found = plan(sql)
+    return int(found["Shared Hit Blocks"] + found["Shared Read Blocks"])
+
+
+@pytest.mark.parametrize(("address", "most_statements", "most_buffers"), BUDGETS)
+def test_what_a_page_costs_is_bounded(
+    table: Client, address: str, most_statements: int, most_buffers: int
+) -> None:
+    sent = statements(table, address)
+    assert len(sent) <= most_statements, "\n".join(sql[:150] for sql in sent)
+    used = {sql: buffers(sql) for sql in sent}
+    assert sum(used.values()) <= most_buffers, sorted(used.items(), key=lambda item: -item[1])[:3]
 
 
 @pytest.mark.parametrize(
-    ("address", "most"),
-    [
-        (JOBS, 10_101),
-        (f"{JOBS}?p=100", 10_101),
-        (f"{JOBS}?o=2", 10_101),
-        (f"{JOBS}?all=", 10_101),
-        (f"{JOBS}?status=pending", 10_101),
-        (f"{JOBS}?status=dead", 10_101),
-        (f"{JOBS}?status=dead&job_type=nothing", 10_101),
-        (f"{JOBS}?status=succeeded", filters.WINDOW),
-        (f"{JOBS}?queue=queue-3", filters.WINDOW),
-        (f"{JOBS}?queue=nothing", filters.WINDOW),
-        (f"{JOBS}?job_type=gone.type", filters.WINDOW),
-        (f"{JOBS}?job_type=nothing&queue=queue-1&status=succeeded", filters.WINDOW),
-        (f"{JOBS}?q=nothing", filters.WINDOW),
-        (f"{JOBS}?q=jobsapp.ok", filters.WINDOW),
-        (f"{JOBS}?q=4711", filters.WINDOW),
-        (DEAD, 10_101),
-        (f"{DEAD}?status=failed&queue=nothing", 10_101),
-        (RUNNING, 10_101),
-        (BACKLOG, 10_101),
-        (WORKERS, 5),
-    ],
+    ("name", "most_statements", "most_buffers"),
+    [("job", 14, 400), ("options", 12, 400), ("execution", 14, 800)],
 )
-def test_what_a_page_reads_does_not_grow_with_the_table(table: Client, address: str, most: int) -> None:
-    make_worker()
-    for _ in range(5):
-        make_job("running")
+def test_what_a_detail_costs_is_bounded(
+    table: Client, name: str, most_statements: int, most_buffers: int
+) -> None:
+    job = Job.objects.filter(status="dead").earliest("pk")
+    address = {
+        "job": reverse("admin:pgjobs_job_change", args=[job.pk]),
+        "options": reverse("admin:pgjobs_job_options", args=[job.pk]),
+        "execution": reverse("admin:pgjobs_execution_change", args=[Execution.objects.get().pk]),
+    }[name]
     sent = statements(table, address)
-    assert 1 <= len(sent) <= 8
-    for sql in sent:
-        assert not sql.startswith("SELECT COUNT(") or " LIMIT " in sql, sql
-        for read in reads(sql):
-            assert read.rows <= most, (read, sql)
-            bare = read.node == "Seq Scan" and not set(read.above) & {"Limit"}
-            assert not bare, (read, sql)
+    assert len(sent) <= most_statements, "\n".join(sql[:150] for sql in sent)
+    assert sum(map(buffers, sent)) <= most_buffers
+
+
+def test_a_page_that_was_just_made_costs_next_to_nothing(table: Client) -> None:
+    statements(table, changelist("overview"))
+    assert len(statements(table, changelist("overview"))) <= 3
 
 
 def test_the_count_is_bounded_and_says_so(table: Client) -> None:
-    assert b"10,000+ jobs" in table.get(JOBS).content
+    page = table.get(JOBS).content
+    assert b"10,000+ jobs" in page
+    assert b"10000" not in page and b"results (" not in page
 
 
-@pytest.mark.parametrize("address", [JOBS, DEAD, RUNNING])
+@pytest.mark.parametrize("address", [JOBS, DEAD])
 def test_lists_leave_large_columns_in_the_table(table: Client, address: str) -> None:
     (rows,) = [sql for sql in statements(table, address) if '"error_start"' in sql]
     selected = rows.split(" FROM ")[0].split(", ")
@@ -128,11 +170,26 @@ def test_lists_leave_large_columns_in_the_table(table: Client, address: str) -> 
 def test_a_windowed_list_says_what_it_looked_through(table: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make_job("succeeded", id=-1, queue="long-ago")
     page = table.get(f"{JOBS}?queue=long-ago").content.decode()
-    assert f"Looked through the newest {filters.WINDOW:,} jobs only" in page
+    assert f"Looked through the newest {WINDOW:,} jobs only" in page
+    assert "back to" in page
     assert f"/job/{first.pk}/change/" not in page
-    monkeypatch.setattr(filters, "WINDOW", 2**40)
+    monkeypatch.setattr(window, "WINDOW", 2**40)
     page = table.get(f"{JOBS}?queue=long-ago").content.decode()
     assert "Looked through" not in page
+    assert f"/job/{first.pk}/change/" in page
+
+
+def test_the_window_moves_back_until_everything_was_looked_through(table: Client) -> None:
+    first = Job.objects.filter(status="succeeded").earliest("pk")
+    Job.objects.filter(pk=first.pk).update(queue="long-ago")
+    address = f"{JOBS}?queue=long-ago"
+    for _ in range(5):
+        page = table.get(address).content.decode()
+        if f"/job/{first.pk}/change/" in page:
+            break
+        query = re.search(r'<a href="(\?[^"]*before_id=\d+)">Search the', page)
+        assert query, address
+        address = f"{JOBS}{unescape(query[1])}"
     assert f"/job/{first.pk}/change/" in page
 
 
@@ -143,5 +200,27 @@ def test_old_dead_and_waiting_jobs_are_found_however_old_they_are(table: Client)
     for status, job in old.items():
         page = table.get(f"{JOBS}?status={status}&queue=long-ago").content.decode()
         assert f"/job/{job.pk}/change/" in page, status
-    dead = table.get(f"{DEAD}?queue=long-ago").content.decode()
-    assert f"/job/{old['dead'].pk}/change/" in dead and f"/job/{old['failed'].pk}/change/" in dead
+    for status in ("dead", "failed"):
+        page = table.get(f"{DEAD}?status={status}&queue=long-ago").content.decode()
+        assert f"/job/{old[status].pk}/change/" in page
+
+
+def test_where_too_many_are_in_a_state_the_window_holds_there_too(
+    table: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "WINDOW", 50)
+    page = table.get(f"{JOBS}?status=dead&job_type=nothing").content.decode()
+    assert "Looked through the newest 50 jobs only" in page
+
+
+def test_a_statement_that_takes_too_long_is_told_and_nothing_else_is_lost(
+    table: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgjobs.admin.readonly.LIST_SECONDS", 0.001)
+    page = table.get(f"{JOBS}?queue=nothing")
+    assert page.status_code == 200
+    assert b"Not available: took longer than 0.001 s" in page.content
+    assert b"0 jobs" not in page.content
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone() == ("0",)

@@ -107,6 +107,11 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"MAX_RESULT_BYTES": 2**28}, "E008"),
         ({"MAX_ERROR_BYTES": 499}, "E009"),
         ({"SHUTDOWN_GRACE_SECONDS": 3601}, "W002"),
+        ({"AUDIT_DAYS": 6.5}, "W008"),
+        ({"WORKFLOW_WARN_CALLS": 101, "WORKFLOW_MAX_CALLS": 100}, "E013"),
+        ({"WORKFLOW_MAX_CALLS": 100_001}, "W009"),
+        ({"WORKFLOW_MAX_GATHER": 100_001}, "W009"),
+        ({"HEALTH_ALLOW": ["10.0.0.0/8", "monitor.example"]}, "E020"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings: Any, given: Any, found: str) -> None:

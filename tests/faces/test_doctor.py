@@ -41,6 +41,7 @@ def test_a_table_that_is_not_there() -> None:
 
 @in_sessions
 def test_dead_rows_and_a_vacuum_that_does_not_come() -> None:
+    run("VACUUM", "SELECT pg_stat_force_next_flush()")  # tests before have left rows that were rolled back
     assert found("dead-rows") == found("vacuum-lag") == []
     run("ALTER TABLE pgjobs_job SET (autovacuum_enabled = false)")
     try:
@@ -255,6 +256,16 @@ def test_types_that_nobody_knows() -> None:
     assert "'gone.later'" in later.what and later.measure.startswith("the first is due in 0:0")
 
 
+def test_workflows_that_nobody_knows() -> None:
+    for name, delay in [("gone", -2), ("gone", -1), ("later", 2)]:
+        Execution.objects.create(workflow_name=name, available_at=Now() + delay * MINUTE)
+    Execution.objects.create(workflow_name="jobsapp.add_up")
+    Execution.objects.create(workflow_name="ended", status="cancelled")
+    gone, later = sorted(found("unknown-workflows"), key=lambda finding: finding.what)
+    assert gone.what.startswith("1 executions of workflow 'later'") and "due in 0:0" in gone.measure
+    assert later.what.startswith("2 executions of workflow 'gone'") and "oldest for 0:02" in later.measure
+
+
 def test_leases_that_nobody_reaps() -> None:
     make_job("running")
     make_job("running", lease_expires_at=Now() - timedelta(seconds=3))
@@ -267,6 +278,19 @@ def test_leases_that_nobody_reaps() -> None:
     jobs, executions = found("lapsed-leases")
     assert jobs.severity is CRITICAL and jobs.what.startswith("1 jobs") and str(lapsed.pk) in jobs.what
     assert executions.what.startswith("1 executions") and "0:01:0" in executions.measure
+
+
+def test_turns_that_come_to_no_durable_call() -> None:
+    lease = {"lease_owner": "host.1", "lease_token": uuid.uuid4(), "lease_expires_at": Now() + MINUTE}
+    begun = {"status": "running", "started_at": Now() - 6 * MINUTE, **lease}
+    silent, stepping, parking = (Execution.objects.create(workflow_name="w", **begun) for _ in range(3))
+    Execution.objects.create(workflow_name="w", **{**begun, "started_at": Now()})
+    stepping.steps.create(step_id="a#1", kind="step", ordinal=0)
+    parking.waits.create(step_id="a#1", kind="sleep", ordinal=0)
+    silent.steps.create(step_id="a#1", kind="step", ordinal=0, recorded_at=Now() - 5.5 * MINUTE)
+
+    finding = one("slow-turns")
+    assert f"Execution {silent.pk} (w), which host.1 runs" in finding.what and "0:06:0" in finding.measure
 
 
 # Retention
@@ -326,6 +350,18 @@ def test_the_real_listener_is_recognised(spawn_workers: Any) -> None:
     Worker.objects.update(started_at=Now() - MINUTE)
     wait_until(lambda: found("no-listener") == [], 10, "the listener to be seen")
     assert found("silent-workers") == found("no-workers") == []
+
+
+def test_the_trigger_that_wakes_workers(settings: Any) -> None:
+    assert found("no-trigger") == []
+    run("ALTER TABLE pgjobs_job DISABLE TRIGGER pgjobs_job_notify")
+    assert "ENABLE TRIGGER" in one("no-trigger", "disabled").cure
+    apply(one("no-trigger"))
+    assert found("no-trigger") == []
+    run("DROP TRIGGER pgjobs_job_notify ON pgjobs_job")
+    assert one("no-trigger", "missing").severity is WARNING
+    settings.PGJOBS = {"NOTIFY": False}
+    assert found("no-trigger") == []
 
 
 # The page

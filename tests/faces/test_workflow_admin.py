@@ -5,18 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from pgjobs.admin import timeline
-from pgjobs.admin import workflows as page
-from pgjobs.models import Execution, Wait
+from pgjobs.admin import flowverbs, timeline, window, workflows
+from pgjobs.models import Execution, OperatorAction, Wait
+from tests.support.own_database import connection
 from tests.workflows.rows import approval, execution, status, step, user, wait
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +62,14 @@ def listed(client: Client, address: str, model: str = "execution") -> list[int]:
     return list(dict.fromkeys(map(int, found)))
 
 
+def address_of_decision(on: Wait) -> str:
+    return reverse("admin:pgjobs_wait_decide", args=[on.pk])
+
+
+def annotated(row: Execution) -> Execution:
+    return Execution.objects.annotate(clock=Now()).get(pk=row.pk)
+
+
 def said(response: Any) -> str:
     return " | ".join(str(message) for message in get_messages(response.wsgi_request))
 
@@ -100,24 +108,24 @@ def test_a_button_obeys_its_permission_and_leaves_a_trace(name: str, verb: str) 
     assert status(made) == (AFTER if allowed else BEFORE)[verb]
     assert LogEntry.objects.count() == int(allowed)
     made.refresh_from_db()
-    assert (made.note == f"{page.VERBS[verb].done} by {name}: asked for") == allowed
+    assert (made.note == f"{flowverbs.VERBS[verb].done} by {name}: asked for") == allowed
 
 
 @pytest.mark.parametrize("verb", BEFORE)
-def test_only_a_post_moves_anything(verb: str) -> None:
+def test_a_get_asks_and_moves_nothing(verb: str) -> None:
     made = execution(BEFORE[verb])
     response = client_of("root", is_superuser=True).get(
         reverse(f"admin:pgjobs_execution_{verb}", args=[made.pk])
     )
 
-    assert (response.status_code, status(made)) == (405, BEFORE[verb])
+    assert (response.status_code, status(made)) == (200, BEFORE[verb])
 
 
 def test_a_button_that_does_not_fit_is_told_why() -> None:
     text = text_of(kind("resumer"), page_of(execution("succeeded")))
 
-    assert "It is succeeded; only paused ones can be resumed." in text
-    assert "It is succeeded; only failed ones can be retried." in text
+    assert "it is succeeded; only paused ones can be resumed." in text
+    assert "it is succeeded; only failed ones can be retried." in text
 
 
 def test_actions_move_the_ticked_and_say_what_was_skipped() -> None:
@@ -127,7 +135,7 @@ def test_actions_move_the_ticked_and_say_what_was_skipped() -> None:
     )
 
     assert "1 execution resumed." in said(response)
-    assert f"1 skipped: {ended.pk} (it is succeeded" in said(response)
+    assert f"1 skipped, not resumed: {ended.pk} (it is succeeded" in said(response)
     assert (status(paused), status(ended)) == ("enqueued", "succeeded")
 
 
@@ -160,7 +168,7 @@ def test_filters_by_status_and_workflow() -> None:
 
 def test_a_filter_without_index_looks_through_the_newest_only(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = execution("failed"), execution("failed")
-    monkeypatch.setattr(page, "WINDOW", 1)
+    monkeypatch.setattr(window, "WINDOW", 1)
     address = f"{EXECUTIONS}?status=failed"
     client = kind("viewer")
 
@@ -178,7 +186,9 @@ def test_lists_leave_large_columns_in_the_table() -> None:
     selected = sql.split(" FROM ")[0].split(", ")
     assert "boom" in text and "and more" not in text
     assert '"pgjobs_execution"."workflow_name"' in selected
-    assert not {f'"pgjobs_execution"."{name}"' for name in page.ExecutionAdmin.large_columns} & set(selected)
+    assert not {f'"pgjobs_execution"."{name}"' for name in workflows.ExecutionAdmin.large_columns} & set(
+        selected
+    )
 
 
 def test_the_timeline_tells_calls_in_their_order_and_what_came_of_each() -> None:
@@ -189,9 +199,9 @@ def test_the_timeline_tells_calls_in_their_order_and_what_came_of_each() -> None
     asked = approval(made, ordinal=3)
     Wait.objects.filter(pk=asked.pk).update(wake_at=Now() + timedelta(hours=2))
 
-    rows = timeline.of(made)["rows"]
+    rows = timeline.of(annotated(made), admin.site)["rows"]
 
-    assert [row["call"] for row in rows] == [0, 1, 2, 3]
+    assert [row["call"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["state"].split(" for ")[0] for row in rows] == ["recorded", "failed", "resolved", "open"]
     assert "disk full" in rows[0]["told"] and rows[0]["more"] == "2 attempts, the last took 1.5 s"
     assert rows[3]["more"].startswith("due in 1 h 59 min") and rows[3]["url"] == page_of(asked)
@@ -206,7 +216,7 @@ def test_a_long_history_is_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> Non
 
     text = text_of(kind("viewer"), page_of(made))
 
-    assert "Only the first 3 calls are shown." in text
+    assert "Only 3 calls are shown." in text
     assert "step2#1" in text and "step3#1" not in text
 
 
@@ -259,6 +269,56 @@ def test_a_decision_by_the_form(decision: str, approved: bool) -> None:
     assert LogEntry.objects.get().change_message == f"{'Approved' if approved else 'Rejected'} by ann"
 
 
+def test_whoever_rejects_says_why() -> None:
+    asked = approval(permission="auth.add_user")
+    response = give(client_of("ann", "auth.add_user"), asked, "reject")
+
+    assert "Say why you reject." in said(response)
+    assert (status(asked.execution), OperatorAction.objects.count()) == ("waiting", 0)
+
+
+def test_whoever_comes_second_is_told_who_decided() -> None:
+    asked = approval(permission="auth.add_user")
+    page = address_of_decision(asked)
+    ann, bob = (
+        client_of("ann", "auth.add_user", "pgjobs.view_wait"),
+        client_of("bob", "auth.add_user", "pgjobs.view_wait"),
+    )
+    give(ann, asked, "approve", "fine")
+    answer = bob.post(page, {"decision": "reject", "reason": "no", "shown_hash": asked.context_hash})
+
+    assert "it was approved before, by ann" in said(answer)
+    asked.refresh_from_db()
+    assert asked.approved
+    assert [(each.actor, each.via, each.done) for each in OperatorAction.objects.order_by("pk")] == [
+        ("ann", "admin", 1),
+        ("bob", "admin", 0),
+    ]
+
+
+def test_the_question_comes_first_and_in_words() -> None:
+    asked = approval(
+        context={"sum": "1,204.10", "token": "tok-5566"}, permission="auth.add_user", four_eyes=True
+    )
+    Wait.objects.filter(pk=asked.pk).update(wake_at=Now() + timedelta(minutes=30))
+    text = text_of(client_of("ann", "auth.add_user"), page_of(asked))
+
+    assert "<dt>sum</dt><dd>1,204.10</dd>" in text
+    assert "tok-5566" not in text
+    assert "rejected" in text and "permission auth.add_user" in text
+    assert "starter unknown" in text
+
+
+def test_decided_approvals_are_a_tab_for_viewers() -> None:
+    decided = approval(resolved_at=Now(), approved=False, decided_by="bob", reason="too dear")
+    open_one = approval()
+    viewer = client_of("viewer", "pgjobs.view_wait")
+
+    assert listed(viewer, INBOX, "wait") == [open_one.pk]
+    assert listed(viewer, f"{INBOX}?decided=1", "wait") == [decided.pk]
+    assert "too dear" in text_of(viewer, page_of(decided))
+
+
 def test_what_changed_since_it_was_shown_is_not_decided() -> None:
     asked = approval(context_hash="f" * 64, permission="auth.add_user")
 
@@ -273,7 +333,9 @@ def test_who_may_look_but_not_decide_is_told_why() -> None:
     client = client_of("viewer", "pgjobs.view_wait")
 
     assert "You cannot decide this: viewer may not decide this" in text_of(client, page_of(asked))
-    assert "it needs the permission auth.add_user" in said(give(client, asked, "approve"))
+    assert give(client, asked, "approve").status_code == 403
+    refused = OperatorAction.objects.get()
+    assert (refused.verb, refused.actor, refused.refused) == ("decide", "viewer", 1)
     assert status(asked.execution) == "waiting"
 
 

@@ -29,6 +29,9 @@ def test_every_field_is_of_a_kind_that_is_checked() -> None:
         "float",
         "float | None",
         "Retention",
+        "Sequence[str]",
+        "Mapping[str, float]",
+        "str | Callable[[], str] | None",
     }
 
 

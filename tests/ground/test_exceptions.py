@@ -28,7 +28,7 @@ MESSAGES = [
     (InvalidOption("priority", 99_999, "give less."), ["priority=99999", "give less."]),
     (NotStorable("payload.a", "NaN is not JSON", "Use None."), ["payload.a", "NaN is not JSON", "Use None."]),
     (LeaseLost("job", 7), ["job 7", "passed to somebody else", "Nothing was written", "stop working"]),
-    (CommitLost(7), ["job 7", "did not commit", "Nothing was stored", "do not close database connections"]),
+    (CommitLost(7), ["job 7", "did not commit", "closed or replaced", "ended by hand", "Do neither"]),
     (AlreadyProduced("k", 7), ["job 7", "'k'", "already has a result", "do not catch"]),
     (JobTimeout(7, 2.5), ["job 7", "timeout of 2.5 s"]),
 ]

@@ -122,7 +122,8 @@ def settings() -> str:
     rows = []
     for field in fields(Settings):
         default = "" if field.default is MISSING else f"`{field.default!r}`"
-        rows.append((f"`{field.name.upper()}`", default, told[field.name].replace("``", "`")))
+        meaning = " ".join(told[field.name].replace("``", "`").split())
+        rows.append((f"`{field.name.upper()}`", default, meaning))
     return f"""# Settings
 
 All of them are keys of one dict in the project's settings, and all have a default:

@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from django.db import connection
 
-from pgjobs import Backoff, workflow
+from pgjobs import Backoff, Fail, workflow
 from pgjobs.exceptions import JobsFailed
 from tests.jobsapp.jobs import fail_for_good, fail_with, kill_process, ok, wait_for_gate
 from tests.jobsapp.models import Effect
@@ -222,3 +223,29 @@ def in_a_block(ctx: Any, folder: str) -> int:
     if once(folder, "later"):
         die()
     return int(block.output)
+
+
+@workflow()
+def ask(ctx: Any, question: str, seconds: float = 60.0) -> dict[str, Any]:
+    """One person's decision, and a step that shows that it went on."""
+    decision = ctx.approval(
+        question,
+        timeout=timedelta(seconds=seconds),
+        on_timeout="reject",
+        context={"period": "2026-11", "sum": "1204331.10"},
+    )
+    ctx.step(deed, ctx, "after", name="after")
+    return {"approved": decision.approved, "by": decision.by, "reason": decision.reason}
+
+
+@workflow()
+def five_steps(ctx: Any, broken: str) -> int:
+    """Fails for good in step 3 while the file ``broken`` is there."""
+
+    def work(n: int) -> int:
+        deed(ctx, f"work-{n}")
+        if n == 3 and Path(broken).exists():
+            raise Fail(f"step {n} cannot work while {Path(broken).name} is there")
+        return n
+
+    return sum(ctx.step(work, n, key=n) for n in range(1, 6))

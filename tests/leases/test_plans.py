@@ -20,6 +20,7 @@ from pgjobs.queue.attempts import Ended
 from pgjobs.queue.claiming import _COLUMNS
 from pgjobs.queue.models import Job
 from pgjobs.queue.outcomes import Raised, Succeeded
+from pgjobs.queue.pauses import pause
 from pgjobs.queue.progress import write_progress
 from pgjobs.queue.settle import settle
 from tests.leases.factories import KIND, PROBLEM, claim, lapse
@@ -34,6 +35,7 @@ CLAIM, SUSPECT, RUNNING, PRIMARY = (
     "pgjobs_job_running",
     "pgjobs_job_pkey",
 )
+SMALL = {"pgjobs_jobresult", "pgjobs_queuepause"}  # hold next to nothing here
 MOST = 60  # buffers of one claim's search
 
 DUE = """INSERT INTO pgjobs_job (job_type, payload)
@@ -94,7 +96,7 @@ def claim_plan(queues: list[str] | None = None, *, suspects: bool = False, limit
 
 
 def check(plan: Plan, *indexes: str, most: int = MOST) -> None:
-    assert plan.seq_scans() == [] or set(plan.seq_scans()) <= {"pgjobs_jobresult"}, str(plan)
+    assert plan.seq_scans() == [] or set(plan.seq_scans()) <= SMALL, str(plan)
     assert set(indexes) <= plan.indexes(), str(plan)
     assert plan.buffers <= most, str(plan)
     assert plan.sorted_rows() <= 1_000, str(plan)
@@ -142,7 +144,7 @@ def test_without_its_index_the_claim_would_be_seen_here() -> None:
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
 def test_seconds_until_due(queues: list[str]) -> None:
-    check(plan_of(outlook, Job, kinds=[KIND], queues=queues, using="default"), CLAIM, most=40)
+    check(plan_of(outlook, Job, kinds=[KIND], queues=queues, using="default"), CLAIM, most=48)
 
 
 @pytest.mark.parametrize("queues", [[], ["default"]])
@@ -209,3 +211,15 @@ def test_taking_back_a_known_death() -> None:
 
 def _first_pass(owner: str) -> None:
     _reap_batch(Job, "lease_owner = %(owner)s", {**_params(None), "owner": owner}, "default", None)
+
+
+def test_pauses_cost_the_claim_a_page_or_two(measured: dict[str, Plan]) -> None:
+    """However many rows a paused queue has."""
+    pause("other", actor="ann", reason="test")
+    pause("tests.gone", kind="type", actor="ann", reason="test")
+    due = claim_plan().part("due")
+
+    check(due, CLAIM)
+    assert due.buffers <= measured["all"].part("due").buffers + 4, str(due)
+    check(claim_plan(["default"]).part("due"), CLAIM)
+    check(plan_of(outlook, Job, kinds=[KIND], queues=[], using="default"), CLAIM, most=48)

@@ -278,10 +278,3 @@ def test_notifications_can_be_turned_off(heard: Callable[[], list[str]], setting
     jobs.ok.enqueue_many([{}, {}])
 
     assert heard() == [] and Job.objects.count() == 3
-
-
-def test_one_statement_per_call(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(1, connection=connection):
-        jobs.ok.enqueue()
-    with django_assert_num_queries(1, connection=connection):
-        jobs.ok.enqueue_many([{}] * 100)

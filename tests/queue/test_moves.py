@@ -6,6 +6,7 @@ import pytest
 
 from pgjobs.leases.reap import reap_lapsed
 from pgjobs.leases.release import release
+from pgjobs.queue import control
 from pgjobs.queue.control import cancel, retry
 from pgjobs.queue.models import Job
 from pgjobs.queue.outcomes import Failed, Raised, Snoozed, Succeeded
@@ -59,6 +60,7 @@ VERBS: dict[str, Callable[[int], object] | Held] = {
     "fail": Held(lambda job: end(job, Failed(PROBLEM))),
     "give up": Held(lambda job: end(job, Raised(PROBLEM, 0)), max_attempts=1),
     "bury": Held(lambda job: reaped(job.lease.pk), max_crashes=1),
+    "operator release": Held(lambda job: control.release([job.lease.pk], actor="test")),
     "operator retry": lambda pk: retry([pk], actor="test"),
 }
 

@@ -308,7 +308,7 @@ def test_the_chore_costs_nothing_when_everything_is_kept(
 ) -> None:
     from pgjobs.worker.pruner import Pruner
 
-    settings.PGJOBS = {}
+    settings.PGJOBS = {"AUDIT_DAYS": None}
     with django_assert_num_queries(0):
         pruner = Pruner(using="default")
         pruner.run_if_due()

@@ -8,12 +8,15 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
+from pgjobs.bulk.control import plan, start
 from pgjobs.models import Execution, Job, Wait
+from pgjobs.queue.pauses import pause
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.slots import Slots
+from pgjobs.worker.statistics import Statistics
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,6 +59,7 @@ class Idle:
             hearing=lambda: True,
             on_drained=lambda: None,
             on_suspects=self._tell,
+            statistics=Statistics(using="default"),
         )
         self.producer.tick()
 
@@ -139,3 +143,23 @@ def test_waits_that_are_due_are_ended(idle: Idle) -> None:
     idle.turn()
     execution.refresh_from_db()
     assert execution.status == "enqueued"
+
+
+def test_what_is_paused_does_not_keep_the_loop_turning(idle: Idle) -> None:
+    pause("default", actor="ann", reason="test", until=timedelta(seconds=2))
+    Job.objects.create(job_type=OK)
+
+    assert idle.turn() == 1 and not idle.ran_ids()
+    assert 0.5 < idle.producer.interval <= 2.001, "it sleeps until the pause ends, or the next poll"
+
+
+def test_a_bulk_operation_is_seen_in_the_same_look_and_carried(idle: Idle) -> None:
+    Job.objects.create(job_type="others.work", status="dead", completed_at=Now())
+    operation = plan("retry", {"status": "dead"}, actor="ann", reason="test")
+    start(operation.pk, actor="ann")
+
+    idle.turn()
+
+    operation.refresh_from_db()
+    assert (operation.state, operation.done) == ("done", 1)
+    assert idle.turn() == 1

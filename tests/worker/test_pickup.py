@@ -41,6 +41,16 @@ def test_notifications_alone_bring_jobs(spawn: Spawn) -> None:
     assert wait_ended([again], SOON)[again.pk].attempt_count == 2, "a retry does not wait for the next poll"
 
 
+def test_an_insert_of_any_client_wakes_an_idle_worker(spawn: Spawn) -> None:
+    spawn(clock=SLOW_POLL, settings=NO_POLL, env={"PGAPPNAME": "idle"})
+    wait_until(
+        lambda: any(query.startswith("NOTIFY pgjobs_probe") for query in sessions("idle").values()),
+        message="the listener's probe",
+    )
+
+    wait_for_deed_of_another_client("raw", SOON)
+
+
 def test_a_delayed_job_does_not_wait_for_the_next_poll(spawn: Spawn) -> None:
     spawn(clock=SLOW_POLL, settings=NO_POLL)
     effect.enqueue(key="now")
@@ -81,7 +91,7 @@ def test_polling_alone_brings_jobs(spawn: Spawn) -> None:
     assert wait_ended([committed])[committed.pk].attempt_count == 1
 
 
-def wait_for_deed_of_another_client(key: str) -> None:
+def wait_for_deed_of_another_client(key: str, seconds: float = 60) -> None:
     import psycopg
 
     with psycopg.connect(**connection.get_connection_params(), autocommit=True) as other:
@@ -89,7 +99,7 @@ def wait_for_deed_of_another_client(key: str) -> None:
             "INSERT INTO pgjobs_job (job_type, payload) VALUES ('jobsapp.effect', %s)",
             [json.dumps({"key": key})],
         )
-    wait_for_deed(key)
+    wait_for_deed(key, seconds)
 
 
 def test_unknown_job_types_wait(spawn: Spawn) -> None:

@@ -27,6 +27,7 @@ from pgjobs.worker.heartbeat import Heartbeat
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.process import WorkerProcess
+from pgjobs.worker.registration import Vitals
 from pgjobs.worker.supervisor import Supervisor
 from tests.jobsapp.jobs import ok
 from tests.leases.factories import running
@@ -188,7 +189,7 @@ def test_workers_start_although_the_database_is_away(spawn: Spawn, transactional
 
 
 def beat(holdings: Holdings) -> Heartbeat:
-    return Heartbeat(QUEUE, OPTIONS, holdings, lambda: 0.0, lambda holding: None)
+    return Heartbeat(QUEUE, OPTIONS, holdings, Vitals, lambda holding: None)
 
 
 def test_the_heartbeat_tries_again_within_a_second() -> None:

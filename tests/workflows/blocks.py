@@ -158,6 +158,17 @@ def to_an_attribute(ctx: Any) -> Any:
     return 3
 
 
+def empty_in_others(ctx: Any) -> Any:
+    got = []
+    for n in range(2):
+        try:
+            with ctx.atomic("a", key=str(n)) as a:
+                pass
+        finally:
+            got.append(a.output)
+    return got
+
+
 def wrapped_lines(ctx: Any) -> Any:
     with ctx.atomic(
         "a",
@@ -240,7 +251,7 @@ BODIES: list[Callable[[Any], Any]] = [
     closure,
     in_a_helper,
     two_in_a_row,
-    to_an_attribute,
+    empty_in_others,
     wrapped_lines,
     begins_with_with,
     several_in_one_with,

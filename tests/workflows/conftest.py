@@ -16,3 +16,9 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
         yield engine
     finally:
         engine.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bookkeeping waits for locks as long as it takes, where a test has it meet somebody once and not again."""
+    monkeypatch.setattr("pgjobs.connections._BRIEFLY", "30s")

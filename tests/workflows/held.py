@@ -21,7 +21,8 @@ def held(table: str, event: str, when: str = "true") -> Iterator["Hold"]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [_KEY])
         cursor.execute(
-            "CREATE OR REPLACE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS"
+            # The engine gives up on locks that it waits for; what is held up here is waited for, as a slow disk is.
+            "CREATE OR REPLACE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS"
             f" $$ BEGIN PERFORM pg_advisory_xact_lock_shared({_KEY}); RETURN NULL; END $$"
         )
         cursor.execute(

@@ -20,8 +20,15 @@ from tests.workflows.carrier import Carrier, finish_jobs, recorded
 from tests.workflows.rows import status
 
 
+async def turn_of_the_loop() -> None:
+    """Comes back once whatever else was ready has run."""
+    come = asyncio.Event()
+    asyncio.get_running_loop().call_soon(come.set)
+    await come.wait()
+
+
 async def double(x: Any) -> Any:
-    await asyncio.sleep(0)
+    await turn_of_the_loop()
     return x * 2
 
 
@@ -30,7 +37,7 @@ def test_every_durable_call(carrier: Carrier) -> None:
 
     async def noted(name: str) -> str:
         ran.append(name)
-        await asyncio.sleep(0)
+        await turn_of_the_loop()
         return name
 
     async def child(ctx: Any, n: int) -> int:
@@ -154,7 +161,7 @@ def test_continue_as_new(carrier: Carrier) -> None:
 def test_a_call_that_nobody_awaits_does_not_hang_the_slot(carrier: Carrier) -> None:
     async def body(ctx: Any) -> str:
         task = asyncio.create_task(ctx.step(double, 1))
-        await asyncio.sleep(0)
+        await turn_of_the_loop()
         assert not task.done()
         return "gone"
 
@@ -181,7 +188,7 @@ def test_a_step_whose_lease_is_lost_is_cancelled(carrier: Carrier) -> None:
     async def long() -> None:
         began.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
@@ -202,12 +209,19 @@ def test_a_step_whose_lease_is_lost_is_cancelled(carrier: Carrier) -> None:
 
 
 def test_a_step_goes_on_while_its_worker_shuts_down(carrier: Carrier) -> None:
-    began, go = threading.Event(), threading.Event()
+    class Looked(threading.Event):
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            return super().is_set()
+
+    began, go, stopping = threading.Event(), threading.Event(), Looked()
+    carrier._turns.stopping = stopping
 
     async def work() -> str:
         began.set()
-        while not go.is_set():
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(go.wait, 30)
         return "done"
 
     async def body(ctx: Any) -> Any:
@@ -218,8 +232,9 @@ def test_a_step_goes_on_while_its_worker_shuts_down(carrier: Carrier) -> None:
     assert holding is not None
     turning = carrier.start(holding)
     assert began.wait(30)
-    carrier.stopping.set()
-    threading.Event().wait(0.5)  # several looks of the thread that waits
+    stopping.set()
+    before = stopping.looks
+    wait_until(lambda: stopping.looks > before + 2, 30, "looks of the thread that waits for the step")
     go.set()
     turning.finish()
 

@@ -1,7 +1,9 @@
 """Atomic steps: effects and checkpoint are one commit; a replay leaves the block out, however it is written."""
 
+import ctypes
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,19 @@ from tests.workflows.blocks import (
     closure,
     deed,
     deeds,
+    empty,
+    empty_in_others,
     in_a_helper,
     in_a_loop,
     inside_try,
     named,
     one_line,
+    to_an_attribute,
     two_in_a_row,
+    unnamed,
 )
 from tests.workflows.carrier import Carrier, lapse, recorded
 from tests.workflows.rows import status
-
-skipping = pytest.mark.skipif(
-    sys.version_info < (3, 12),
-    reason="a replay that leaves a with-block out has hung a thread on Python 3.11, rarely and not yet understood",
-)
-pytestmark = skipping
 
 
 def replayed(carrier: Carrier, body: Callable[[Any], Any]) -> tuple[Any, Any, list[str], list[str]]:
@@ -56,6 +56,42 @@ def test_a_replay_leaves_the_block_out(carrier: Carrier, body: Callable[[Any], A
     assert again == first
     assert done_again == done and "undone" not in done
     assert len(done) == len(set(done)) or body is in_a_helper
+
+
+@pytest.fixture
+def interrupted_elsewhere() -> Iterator[None]:
+    """Another thread was interrupted and sits in C: Python looks for its exception at each call until it comes back."""
+
+    def sits() -> None:
+        try:
+            ready.set()
+            release.acquire()
+        except KeyError:
+            pass
+
+    ready, release = threading.Event(), threading.Lock()
+    release.acquire()
+    thread = threading.Thread(target=sits)
+    thread.start()
+    assert ready.wait(5) and thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyError))
+    yield
+    assert thread.is_alive()
+    release.release()
+    thread.join(5)
+
+
+@pytest.mark.usefixtures("interrupted_elsewhere")
+@pytest.mark.parametrize(
+    "body", [named, unnamed, empty, empty_in_others, inside_try], ids=lambda body: body.__name__
+)
+def test_a_replay_does_not_wait_for_a_thread_that_was_interrupted(
+    carrier: Carrier, body: Callable[[Any], Any]
+) -> None:
+    """Up to Python 3.11 a traced call begins only when no exception is on its way to any thread."""
+    first, again, done, done_again = replayed(carrier, body)
+
+    assert (again, done_again) == (first, done)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +228,57 @@ def test_a_block_that_could_not_be_left_out_is_refused_in_the_first_run(
 
     assert "begins with try" in execution.last_error and "pass a function" in execution.last_error
     assert (deeds(), recorded(execution)) == ([], [])
+
+
+def test_a_target_that_a_replay_could_not_bind_is_refused(carrier: Carrier) -> None:
+    execution = carrier.run(carrier.flow(to_an_attribute).start())
+
+    assert "bound to more than a name" in execution.last_error and "Write `as step`" in execution.last_error
+    assert (deeds(), recorded(execution)) == ([], [])
+
+
+def test_a_name_beyond_the_first_255_is_bound(carrier: Carrier) -> None:
+    """Its instruction has a prefix."""
+    names = "; ".join(f"v{n} = {n}" for n in range(300))
+    code = (
+        f"def body(ctx):\n {names}\n with ctx.atomic('a') as late:\n  late.output = v299\n return late.output"
+    )
+    space: dict[str, Any] = {}
+    exec(code, space)
+
+    first, again, _, _ = replayed(carrier, space["body"])
+
+    assert (first, again) == (299, 299)
+
+
+def test_a_timeout_that_arrives_while_a_block_is_left_out_leaves_no_tracing(carrier: Carrier) -> None:
+    def body(ctx: Any) -> Any:
+        with ctx.atomic("a") as a:
+            a.output = 1
+        return a.output
+
+    def settrace(function: Any) -> None:
+        genuine(function)
+        if function is not None:
+            raise KeyError("arrived")
+
+    flow = carrier.flow(body)
+    execution = carrier.run(flow.start())
+    genuine, left = sys.settrace, []
+
+    def looked(ctx: Any) -> Any:
+        try:
+            return body(ctx)
+        except KeyError as error:
+            left.append(sys.gettrace())
+            return str(error)
+
+    carrier.flow(looked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "settrace", settrace)
+        again = carrier.replay(execution)
+
+    assert (again.output, left) == ("'arrived'", [None])
 
 
 def test_recorded_as_what_it_is(carrier: Carrier) -> None:

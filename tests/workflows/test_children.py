@@ -141,6 +141,7 @@ def test_a_child_with_bad_input_is_not_started(carrier: Carrier) -> None:
     assert Execution.objects.count() == 1
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("first", ["child ends", "parent is cancelled"])
 def test_the_end_of_a_child_meets_the_cancellation_of_its_parent(carrier: Carrier, first: str) -> None:
     """Both touch both rows. Whoever comes second waits; neither is a deadlock's victim."""

@@ -261,6 +261,7 @@ def can_lock(pk: int) -> bool:
 
 @in_sessions
 @pytest.mark.parametrize("end", ["finish", "fail"])
+@pytest.mark.usefixtures("patient")
 def test_a_child_ends_while_its_parent_is_being_cancelled(end: str) -> None:
     """The child's end tells the parent, the parent's cancellation reaches for the child: both lock the parent first."""
     parent = execution()

@@ -7,9 +7,11 @@ import pytest
 
 from pgjobs.exceptions import Diverged
 from pgjobs.models import Execution, StepOutput
-from pgjobs.workflows.control import resume
+from pgjobs.workflows.approvals import decide, pending_for
+from pgjobs.workflows.control import resume, retry
 from tests.jobsapp.jobs import echo, ok
 from tests.workflows.carrier import Carrier, finish_jobs, recorded
+from tests.workflows.rows import user
 
 Body = Callable[[Any], Any]
 
@@ -114,6 +116,118 @@ def test_policy_warn_goes_on(carrier: Carrier, caplog: pytest.LogCaptureFixture)
     assert f"execution={execution.pk} diverged: 'new#1'" in caplog.text
 
 
+def gathering(*calls: Any, swallow: bool = False, name: str = "gather") -> Body:
+    def body(ctx: Any) -> Any:
+        try:
+            return list(ctx.gather(calls, name=name))
+        except Diverged:
+            if not swallow:
+                raise
+        return "swallowed"
+
+    return body
+
+
+def answered_by(call: Body) -> Body:
+    """A body that asks for a record under the id "x#1", or "gather#1", and then waits."""
+
+    def body(ctx: Any) -> Any:
+        told = call(ctx)
+        ctx.sleep("nap", 5)
+        return told
+
+    return body
+
+
+AS_STEP = answered_by(lambda ctx: ctx.step(lambda: "step", name="x"))
+CANNOT_ANSWER: list[tuple[str, Body, Body, str]] = [
+    ("step for approval", AS_STEP, answered_by(lambda ctx: ctx.approval("x").approved), "has a step here"),
+    ("step for sleep", AS_STEP, answered_by(lambda ctx: ctx.sleep("x", 1)), "has a step here"),
+    ("sleep for step", answered_by(lambda ctx: ctx.sleep("x", 0)), AS_STEP, "has a sleep here"),
+    (
+        "step for gather",
+        answered_by(lambda ctx: ctx.step(lambda: 1, name="gather")),
+        answered_by(lambda ctx: ctx.gather([ok.s(1)])),
+        "has a step here, the code calls a gather",
+    ),
+]
+
+
+@pytest.mark.parametrize("change", CANNOT_ANSWER, ids=[change[0] for change in CANNOT_ANSWER])
+def test_policy_warn_pauses_where_nothing_recorded_can_answer(
+    carrier: Carrier, change: tuple[str, Body, Body, str]
+) -> None:
+    _, before, after, told = change
+    execution = carrier.run(carrier.flow(before, on_divergence="warn").start())
+    if not execution.waits.filter(step_id="nap#1").exists():
+        carrier.wake(execution)
+    carrier.flow(after, on_divergence="warn")
+
+    assert carrier.wake(execution).status == "paused" and told in execution.pause_reason
+    carrier.flow(before, on_divergence="warn")
+    resume([execution.pk], actor="test")
+    assert carrier.run(execution).status == "succeeded", execution.pause_reason
+
+
+def test_policy_warn_lets_a_step_become_atomic(carrier: Carrier) -> None:
+    execution = carrier.run(carrier.flow(AS_STEP, on_divergence="warn").start())
+    carrier.flow(answered_by(lambda ctx: ctx.atomic("x", lambda: "again")), on_divergence="warn")
+
+    assert carrier.wake(execution).output == "step"
+
+
+@pytest.mark.parametrize("calls", [[ok.s(1)], [ok.s(1), ok.s(3)], [ok.s(1), ok.s(2), ok.s(3)]])
+def test_policy_warn_pauses_at_a_gather_that_changed_under_way(carrier: Carrier, calls: Any) -> None:
+    execution = carrier.run(carrier.flow(gathering(ok.s(1), ok.s(2)), on_divergence="warn").start())
+    carrier.flow(gathering(*calls), on_divergence="warn")
+    finish_jobs()
+
+    assert carrier.run(execution).status == "paused", execution.output
+    assert "its arguments are others" in execution.pause_reason
+    assert not execution.waits.filter(target_id=None).exists()
+
+
+def test_policy_warn_closes_what_nobody_comes_back_to(carrier: Carrier) -> None:
+    ann = user("ann", "pgjobs.decide_wait")
+
+    def before(ctx: Any) -> None:
+        ctx.approval("x")
+
+    execution = carrier.run(carrier.flow(before, on_divergence="warn").start())
+    assert pending_for(ann).count() == 1
+    carrier.flow(lambda ctx: "without", on_divergence="warn")
+    Execution.objects.filter(pk=execution.pk).update(status="enqueued")
+
+    assert carrier.run(execution).output == "without"
+    assert execution.waits.get().resolution == {"cancelled": True} and not pending_for(ann)
+
+
+def test_what_failed_at_a_change_asks_nobody_until_it_is_retried(carrier: Carrier) -> None:
+    ann = user("ann", "pgjobs.decide_wait")
+
+    def before(ctx: Any) -> bool:
+        return bool(ctx.approval("x"))
+
+    execution = carrier.run(carrier.flow(before, on_divergence="fail").start())
+    carrier.flow(lambda ctx: "without", on_divergence="fail")
+    Execution.objects.filter(pk=execution.pk).update(status="enqueued")
+    assert carrier.run(execution).status == "failed" and not pending_for(ann)
+
+    carrier.flow(before, on_divergence="fail")
+    retry([execution.pk], actor="test")
+    assert carrier.run(execution).status == "waiting"
+    decide(pending_for(ann).get().pk, approved=True, actor=ann)
+    assert carrier.run(execution).output is True
+
+
+def test_policy_warn_does_not_flood_the_log(carrier: Carrier, caplog: pytest.LogCaptureFixture) -> None:
+    execution = carrier.run(carrier.flow(steps(*"abcdefghijklmno", "zzz"), on_divergence="warn").start())
+    carrier.flow(steps("new", *"abcdefghijklmno", "zzz"), on_divergence="warn")
+
+    assert carrier.wake(execution).status == "succeeded"
+    assert caplog.text.count("diverged: ") == 10 and "diverged at 7 more of its calls" in caplog.text
+
+
 def test_a_swallowed_divergence_still_pauses(carrier: Carrier) -> None:
     def after(ctx: Any) -> str:
         try:
@@ -131,18 +245,6 @@ def test_a_swallowed_divergence_still_pauses(carrier: Carrier) -> None:
 
     assert carrier.wake(execution).status == "paused" and "'new#1'" in execution.pause_reason
     assert execution.output is None and recorded(execution) == ["a#1", "b#1"]
-
-
-def gathering(*calls: Any, swallow: bool = False, name: str = "gather") -> Body:
-    def body(ctx: Any) -> Any:
-        try:
-            return list(ctx.gather(calls, name=name))
-        except Diverged:
-            if not swallow:
-                raise
-        return "swallowed"
-
-    return body
 
 
 GATHERS: list[tuple[str, Body, str]] = [

@@ -193,7 +193,7 @@ def test_async(guide: Any, carrier: Carrier) -> None:
 def test_verbs(guide: Any, carrier: Carrier) -> None:
     started = carrier.run(guide.sleep.start())
 
-    assert guide.operate(started.pk) == [True, True]
+    assert guide.operate(started) == [True, True, True]
     assert Execution.objects.exclude(pk=started.pk).get().status == "cancelled"
 
 

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
+from pgjobs.conf import Settings
 from pgjobs.models import Execution, StepOutput, Wait
 from tests.jobsapp import workflows as flows
 from tests.jobsapp.models import Effect
@@ -150,6 +152,34 @@ def row_of(started: Execution) -> dict[str, Any]:
     return dict(
         found.values("status", "output", "crash_count", "attempt_count", "last_error", "errors").get()
     )
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [True, pytest.param(False, marks=pytest.mark.campaign)],
+    ids=["its supervisor sees it", "the host is lost"],
+)
+def test_an_execution_goes_on_soon_after_a_death(spawn: Spawn, tmp_path: Path, seen: bool) -> None:
+    """Reaping, the delay after a death and the look for suspects are those of the defaults."""
+    names = ("REAP_SECONDS", "CRASH_DELAY_SECONDS", "CRASH_DELAY_CAP_SECONDS")
+    defaults = {name: getattr(Settings(), name.lower()) for name in names}
+    lease = 60.0 if seen else 3.0
+    clock = ("--lease-seconds", str(lease), "--heartbeat-seconds", str(min(lease / 3, 10.0)))
+    started = flows.six_steps.start(gate=str(tmp_path / "gate"))
+    begun = Effect.objects.filter(key=f"{started.pk}:3:start")
+    workers = spawn(concurrency=1, settings=defaults, clock=clock)
+    wait_until(begun.exists, 30, "step 3")
+    if not seen:
+        spawn(concurrency=1, settings=defaults, clock=clock)
+
+    killed = time.monotonic()
+    os.kill(child(workers), signal.SIGKILL) if seen else workers.kill()
+    wait_until(lambda: begun.count() == 2, lease + 20, "step 3 again")
+
+    assert time.monotonic() - killed < (10 if seen else lease + 5 + 5), "5 s more for a busy machine"
+    (tmp_path / "gate").touch()
+    wait_until(lambda: status(started) == "succeeded", 30, "the end")
+    assert Effect.objects.filter(key__endswith=":1:start").count() == 1, "recorded steps did not run again"
 
 
 def test_a_stopped_worker_runs_no_part_of_what_another_has_finished(spawn: Spawn, tmp_path: Path) -> None:

@@ -13,12 +13,6 @@ from tests.workflows import leaving
 from tests.workflows.blocks import deed
 from tests.workflows.carrier import Carrier
 
-skipping = pytest.mark.skipif(
-    sys.version_info < (3, 12),
-    reason="a replay that leaves a with-block out has hung a thread on Python 3.11, rarely and not yet understood",
-)
-pytestmark = skipping
-
 
 def found(function: Callable[[Any], Any]) -> list[str]:
     """What is said of each block that ``function`` enters."""

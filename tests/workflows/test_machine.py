@@ -74,11 +74,11 @@ class Model:
         good = sum(told == "succeeded" for told in ended)
         if not members[0].group:
             return bool(ended)
-        return (
-            len(ended) == len(members)
-            or (least is not None and good >= least)
-            or len(ended) - good > tolerated
-        )
+        if least is not None:  # it alone decides: so many may fail that it can still be reached
+            tolerated = len(members) - least
+            if good >= least:
+                return True
+        return len(ended) == len(members) or len(ended) - good > tolerated
 
     def resolve(self, wait: Waiting, told: Any) -> None:
         wait.resolution = told

@@ -13,6 +13,7 @@ from pgjobs.models import ArchivedExecution, Execution, Message, StepOutput, Wai
 from pgjobs.workflows.approvals import REJECTED
 from pgjobs.workflows.outcome import wait_for_result
 from pgjobs.workflows.retention import retire
+from tests.leases.plans import Recorder
 from tests.leases.sessions import sessions, transaction_open
 from tests.workflows.rows import ENDED, accept_changes_of, approval, execution, refuse_changes_of, step, wait
 
@@ -39,6 +40,40 @@ def test_without_the_setting_everything_stays(settings: Any) -> None:
     settings.PGJOBS = {}
     old()
     assert retire(using="default") == 0 and Execution.objects.count() == 1
+
+
+def test_each_end_has_its_time(settings: Any) -> None:
+    settings.PGJOBS |= {
+        "WORKFLOW_RETENTION_FAILED_SECONDS": 10 * DAY,
+        "WORKFLOW_RETENTION_CANCELLED_SECONDS": 60,
+    }
+    made = {(status, days): old(status, days=days) for status in ENDED for days in (0.5, 2, 20)}
+    assert retire(using="default") == 6
+    kept = {("succeeded", 0.5), ("failed", 0.5), ("failed", 2)}
+    assert live() == {made[each].pk for each in kept}
+
+
+def test_one_end_alone_may_have_a_time(settings: Any) -> None:
+    settings.PGJOBS = {"WORKFLOW_RETENTION_CANCELLED_SECONDS": 1e12}
+    old("cancelled")
+    assert retire(using="default") == 0, "longer than there is time"
+    settings.PGJOBS = {"WORKFLOW_RETENTION_CANCELLED_SECONDS": DAY}
+    stays = [old("failed"), old()]
+    assert retire(using="default") == 1 and live() == {one.pk for one in stays}
+
+
+def test_what_one_end_keeps_is_not_read_for_another(settings: Any) -> None:
+    settings.PGJOBS = {"WORKFLOW_RETENTION_SECONDS": DAY, "WORKFLOW_RETENTION_FAILED_SECONDS": 900 * DAY}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_execution (workflow_name, status, completed_at)"
+            " SELECT 'w', 'failed', now() - interval '9 days' FROM generate_series(1, 5000)"
+        )
+        cursor.execute("ANALYZE pgjobs_execution")
+    recorder = Recorder()
+    with connection.execute_wrapper(recorder):
+        assert retire(using="default") == 0
+    assert len(recorder.plans) == len(ENDED) and sum(plan.buffers for plan in recorder.plans) < 40
 
 
 @pytest.mark.parametrize("status", ENDED)

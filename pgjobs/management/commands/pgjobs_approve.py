@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from pgjobs.exceptions import NotStorable
+from pgjobs.management.operators import REFUSED, OperatorCommand
 from pgjobs.workflows.approvals import decide
 
 
-class Command(BaseCommand):
+class Command(OperatorCommand):
     """Approve or reject, with the rights of the user that is named."""
 
     help = "Approve or reject what a workflow asks, in the name of a user who has the right to decide it."
-    requires_system_checks = ["pgjobs"]
 
     def add_arguments(self, parser: CommandParser) -> None:
         """What, which way, who, and why."""
@@ -25,18 +24,20 @@ class Command(BaseCommand):
         way.add_argument("--reject", action="store_false", dest="approved")
         parser.add_argument("--user", required=True, metavar="USERNAME", help="who decides")
         parser.add_argument("--reason", default="", help="why; kept with the decision")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
 
-    def handle(self, *, wait_id: int, approved: bool, user: str, reason: str, **options: Any) -> None:
+    def act(self, **options: Any) -> None:
         """Decide, or say why not."""
         model: Any = get_user_model()
+        user, wait_id = options["user"], options["wait_id"]
         try:
             actor = model._default_manager.get_by_natural_key(user)
         except model.DoesNotExist:
             raise CommandError(f"There is no user {user!r}. --user takes a {model.USERNAME_FIELD}.") from None
-        try:
-            decision = decide(wait_id, approved=approved, actor=actor, reason=reason)
-        except NotStorable as error:
-            raise CommandError(str(error)) from error
+        decision = decide(wait_id, approved=options["approved"], actor=actor, reason=options["reason"])
+        if options["json"]:
+            self.print_json({"approval": wait_id, "done": decision.done, "message": decision.message})
+        elif decision.done:
+            self.stdout.write(f"approval {wait_id}: {decision.message}")
         if not decision.done:
-            raise CommandError(f"Nothing was changed: {decision.message}.")
-        self.stdout.write(f"approval {wait_id}: {decision.message}")
+            raise CommandError(f"Nothing was changed: {decision.message}.", returncode=REFUSED)

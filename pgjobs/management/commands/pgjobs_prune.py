@@ -11,6 +11,7 @@ from django.db import DatabaseError
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.queue import audit
 from pgjobs.queue.partitions import create_months, drop_months, following
 from pgjobs.queue.retention import Policy, retire
 from pgjobs.workflows import retention as executions
@@ -65,8 +66,9 @@ class Command(BaseCommand):
             raise CommandError(f"Stopped by the database: {' '.join(str(error).split())}") from error
 
     def _prune(self, policy: Policy, using: str) -> None:
-        workflows = get_settings().workflow_retention_seconds is not None
-        if policy.shortest is None and policy.archive_seconds is None and not workflows:
+        workflows = bool(executions.kept_seconds())
+        audited = self._prune_audit(using)
+        if policy.shortest is None and policy.archive_seconds is None and not workflows and not audited:
             raise CommandError(
                 "Everything is kept: JOB_RETENTION_SECONDS is None. Set it in PGJOBS, or give --days."
             )
@@ -77,6 +79,14 @@ class Command(BaseCommand):
             self.stdout.write(f"months of the archive dropped: {', '.join(gone) or 'none'}")
         if workflows:
             self.stdout.write(f"executions {self._retire_executions(using)}")
+
+    def _prune_audit(self, using: str) -> int:
+        total = 0
+        while gone := audit.prune(using=using):
+            total += gone
+        if total:
+            self.stdout.write(f"operator actions deleted: {total}")
+        return total
 
     def _retire_executions(self, using: str) -> str:
         total = 0

@@ -1,13 +1,21 @@
-"""``manage.py pgjobs_resume``: the verb of that name, from a shell."""
+"""``manage.py pgjobs_resume``: let queues, types and executions go on, from a shell."""
 
 from __future__ import annotations
 
-from pgjobs.management.verbs import VerbCommand
-from pgjobs.workflows import control as executions
+from typing import Any
+
+from pgjobs.management.pausing import PausingCommand
+from pgjobs.queue import pauses
+from pgjobs.queue.audit import Actor
+from pgjobs.workflows import control
 
 
-class Command(VerbCommand):
-    """Let paused executions go on from their history."""
+class Command(PausingCommand):
+    """Let what was paused go on."""
 
-    help = "Let paused executions go on from their history."
-    verbs = {"execution": executions.resume}
+    help = "Let paused queues, types and executions go on; executions from their history."
+    executions = staticmethod(control.resume)
+
+    def pausing(self, name: str, kind: str, who: Actor, options: dict[str, Any]) -> pauses.PauseOutcome:
+        """Resume it."""
+        return pauses.resume(name, kind=kind, actor=who, reason=options["reason"])

@@ -14,6 +14,7 @@ from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
 from pgjobs.worker.kinds import known_kinds
 from pgjobs.worker.options import WorkerOptions
+from pgjobs.worker.probes import Probes
 from pgjobs.worker.supervisor import Supervisor
 
 
@@ -45,6 +46,11 @@ class Command(BaseCommand):
             help=f"for running jobs after SIGTERM (default {s.shutdown_grace_seconds:g})",
         )
         add("--drain", action="store_true", help="end when nothing is runnable")
+        add(
+            "--health-port", type=int, help="answer /live and /ready over HTTP at this port (0: any free one)"
+        )
+        add("--health-host", default="127.0.0.1", help="address to answer at (default 127.0.0.1)")
+        add("--health-file", help="touch this file for as long as all workers are alive, for probes by exec")
         add("--no-reaper", action="store_true", help="leave lapsed leases to other workers or runreaper")
 
     def handle(self, **options: Any) -> None:
@@ -71,7 +77,16 @@ class Command(BaseCommand):
                 "a jobs.py, or @workflow in a workflows.py, of an app in INSTALLED_APPS."
             )
         _check_tables(get_settings().database)
-        code = Supervisor(worker_options).run()
+        probes = Probes(options["health_port"], options["health_host"], options["health_file"])
+        try:
+            probes.open()
+        except (OSError, OverflowError) as error:
+            raise CommandError(
+                f"Probes cannot be answered at --health-port {options['health_port']} of {options['health_host']}, "
+                f"--health-file {options['health_file']}: {error}. Give a free port, an address of this host, and a "
+                f"file that can be written."
+            ) from error
+        code = Supervisor(worker_options, probes).run()
         if code:
             sys.exit(code)
 

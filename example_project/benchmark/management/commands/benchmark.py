@@ -36,13 +36,15 @@ SIZE_HELP = {
     "bulk": "jobs of one enqueue_many",
     "pickups": "lone jobs for an idle worker",
     "idle_seconds": "to watch an idle worker",
-    "executions": "of a workflow at a time, with --peers",
-    "steps": "of each execution, with --peers",
+    "executions": "of a workflow at a time, with --peers or --all",
+    "steps": "of each execution, with --peers or --all",
     "completed": "rows beneath, with --all",
     "future": "jobs of better priorities, with --all",
     "churn": "jobs behind a held snapshot, with --all",
     "slow_jobs": "on 16 workers, with --all",
     "slow_milliseconds": "of each slow job, with --all",
+    "replayed": "steps of the history that is replayed, with --all",
+    "sleepers": "sleeping executions beneath, with --all",
 }
 SMALLER_WITH_PEERS = {"jobs": 10_000, "pickups": 50, "idle_seconds": 5.0}
 

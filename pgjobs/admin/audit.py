@@ -1,0 +1,161 @@
+"""The record of what people did: who, what, why, and what came of it. Nobody changes it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
+from django.urls import path, reverse
+from django.utils.safestring import SafeString
+
+from pgjobs.admin import audited
+from pgjobs.admin.ages import moment
+from pgjobs.admin.filters import NamedFilter
+from pgjobs.admin.readonly import ReadOnlyAdmin
+from pgjobs.admin.tree import tree
+from pgjobs.admin.window import LARGEST_ID
+from pgjobs.queue.models import OperatorAction
+
+EXPORTED = 10_000
+"""Rows of one export, the latest first."""
+_COLUMNS = (
+    "id",
+    "at",
+    "actor",
+    "user_id",
+    "via",
+    "verb",
+    "target_kind",
+    "target_ids",
+    "target_count",
+    "reason",
+    "done",
+    "skipped",
+    "refused",
+)
+
+
+class ViaFilter(NamedFilter):
+    """By the face it came through."""
+
+    title = "via"
+    parameter_name = "via"
+
+    def names(self) -> Iterable[str]:
+        """All faces."""
+        return OperatorAction.Via.values
+
+
+class KindFilter(NamedFilter):
+    """By what it was done to."""
+
+    title = "target"
+    parameter_name = "target_kind"
+
+    def names(self) -> Iterable[str]:
+        """All kinds."""
+        return OperatorAction.Target.values
+
+
+@admin.register(OperatorAction)
+class AuditAdmin(ReadOnlyAdmin):
+    """All operations, the latest first."""
+
+    view_permission = "pgjobs.view_operatoraction"
+    large_columns = ("details",)
+    list_display = ("when", "actor", "via", "verb", "target", "reason", "came_to")
+    list_display_links = ("when",)
+    list_filter = (ViaFilter, KindFilter)
+    search_fields = ("id",)
+    search_help_text = "The exact name of who did it, or the id or name of what it was done to."
+    fields = ("when", "actor", "user_id", "via", "verb", "target", "targets", "reason", "came_to", "more")
+    readonly_fields = fields
+
+    def get_urls(self) -> list[Any]:
+        """The export, beside Django's own."""
+        view = self.admin_site.admin_view(self.export_view)
+        return [path("export.csv", view, name="pgjobs_operatoraction_export"), *super().get_urls()]
+
+    def url_of(self, pk: Any) -> str:
+        """The page of one operation."""
+        return reverse("admin:pgjobs_operatoraction_change", args=[pk], current_app=self.admin_site.name)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Exact matches only."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if "\x00" in term:
+            return queryset.none(), False
+        named = queryset.filter(target_ids__contains=[term])
+        if term.isdecimal() and int(term) <= LARGEST_ID:
+            named |= queryset.filter(target_ids__contains=[int(term)])
+        return named | queryset.filter(actor=term), False
+
+    def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """The numbers that the result is told by are few; only the details stay in the table."""
+        narrowed: QuerySet[Any] = super().narrow(changelist, rows)
+        return narrowed.defer(None)
+
+    def export_view(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+        """The latest rows as CSV."""
+        if request.method != "GET":
+            return HttpResponseNotAllowed(["GET"])
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        rows = self.get_queryset(request).order_by("-pk").values_list(*_COLUMNS)[:EXPORTED]
+        answer = StreamingHttpResponse(_lines(rows.iterator()), content_type="text/csv; charset=utf-8")
+        answer["Content-Disposition"] = 'attachment; filename="operator-actions.csv"'
+        return answer
+
+    @admin.display(description="when")
+    def when(self, action: Any) -> SafeString | str:
+        """By the clock of the database."""
+        return moment(action.at, action.clock)
+
+    @admin.display(description="target")
+    def target(self, action: Any) -> str:
+        """The kind and the first few."""
+        shown = ", ".join(str(each) for each in action.target_ids[:3])
+        more = f" and {action.target_count - 3:,} more" if action.target_count > 3 else ""
+        return f"{action.get_target_kind_display()} {shown}{more}"
+
+    @admin.display(description="targets")
+    def targets(self, action: Any) -> SafeString:
+        """All that are named."""
+        return tree(action.target_ids)
+
+    @admin.display(description="result")
+    def came_to(self, action: Any) -> str:
+        """Done, skipped and refused."""
+        return audited.result(action)
+
+    @admin.display(description="details")
+    def more(self, action: Any) -> SafeString:
+        """Options, before and after."""
+        return tree(action.details)
+
+
+class _Echo:
+    def write(self, text: str) -> str:
+        return text
+
+
+def _lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    writer: Any = csv.writer(_Echo())
+    yield writer.writerow(_COLUMNS)
+    for row in rows:
+        yield writer.writerow([_harmless(value) for value in row])
+
+
+def _harmless(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value

@@ -1,0 +1,57 @@
+"""Throughput and waiting times as charts, from the figures per minute that workers write."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.safestring import SafeString
+
+from pgjobs.admin import charts
+from pgjobs.admin.ages import seconds_in_words
+from pgjobs.health import series
+
+RANGES = {"60m": 60, "6h": 360, "24h": 1_440, "7d": 10_080}
+"""Minutes by name."""
+
+
+def chosen(name: str) -> str:
+    """A name of :data:`RANGES`, whatever the address says."""
+    return name if name in RANGES else "60m"
+
+
+def both(name: str, queue: str | None = None) -> list[SafeString]:
+    """The two charts of a range."""
+    points = series.throughput(minutes=RANGES[name], queue=queue)
+    return [_throughput(points, name), _waiting(points, name)]
+
+
+def _throughput(points: list[series.Point], name: str) -> SafeString:
+    done, bad = sum(point.done for point in points), sum(point.bad for point in points)
+    worst = max(points, key=lambda point: point.bad, default=None)
+    told = f"{done:,} jobs done and {bad:,} attempts failed in {name}."
+    if worst and worst.bad:
+        told += f" Most failures, {worst.bad:,}, at {_label(worst.at, name)}."
+    bars = [charts.Bar(_label(point.at, name), point.done, point.bad) for point in points]
+    return charts.bars(f"Throughput, last {name}", told, bars, ("done", "failed attempts"))
+
+
+def _waiting(points: list[series.Point], name: str) -> SafeString:
+    known = [point.wait_p95 for point in points if point.wait_p95 is not None]
+    told = "No attempt has ended in this time."
+    if known:
+        told = (
+            f"19 of 20 jobs waited less than {seconds_in_words(known[-1])} of late, and less than "
+            f"{seconds_in_words(max(known))} at worst; each to within a factor of two."
+        )
+    labels = [_label(point.at, name) for point in points]
+    lines: dict[str, Any] = {
+        "p50 (s)": [point.wait_p50 for point in points],
+        "p95 (s)": [point.wait_p95 for point in points],
+    }
+    return charts.lines(f"Waiting time, last {name}", told, labels, lines)
+
+
+def _label(at: datetime, name: str) -> str:
+    at = at.astimezone(UTC)
+    return f"{at:%d %b %H:%M}" if name == "7d" else f"{at:%H:%M}"

@@ -1,0 +1,60 @@
+"""The strip of pages at the top of each, with the counts that need a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from pgjobs.admin import kept
+from pgjobs.conf import get_settings
+
+_ORDER = (
+    ("overview", "Overview"),
+    ("errorgroup", "Errors"),
+    ("runningjob", "Running"),
+    ("job", "Jobs"),
+    ("deadjob", "Dead"),
+    ("queue", "Queues"),
+    ("worker", "Workers"),
+    ("execution", "Workflows"),
+    ("wait", "Approvals"),
+    ("bulkoperation", "Bulk"),
+    ("operatoraction", "Audit"),
+)
+_BADGE_SECONDS = 60
+
+
+def links(site: Any, request: HttpRequest, here: str) -> list[dict[str, Any]]:
+    """The pages that the user may open, in the order of the strip; ``here`` is the model of the present one."""
+    admins = {
+        model._meta.model_name: each
+        for model, each in site._registry.items()
+        if model._meta.app_label == "pgjobs"
+    }
+    badges = _badges(site)
+    return [
+        {
+            "label": label,
+            "url": reverse(f"admin:pgjobs_{name}_changelist", current_app=site.name),
+            "current": name == here,
+            "badge": badges.get(name, ""),
+        }
+        for name, label in _ORDER
+        if name in admins and admins[name].has_view_permission(request)
+    ]
+
+
+def keep_badges(site: Any, **badges: str) -> None:
+    """Remember counts that a page has just read, so that the strip costs no statement."""
+    known = {name: text for name, text in (_badges(site) | badges).items() if text != "0"}
+    kept.keep(_key(site), known, _BADGE_SECONDS)
+
+
+def _badges(site: Any) -> dict[str, str]:
+    return kept.get(_key(site)) or {}
+
+
+def _key(site: Any) -> str:
+    return f"pgjobs:badges:{site.name}:{get_settings().database}"

@@ -1,0 +1,244 @@
+"""Queues: which is late and why, and the pause that stops one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models.functions import Now
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import path, reverse
+
+from pgjobs.admin import figures, queuerows
+from pgjobs.admin.ages import in_words, moment
+from pgjobs.admin.joblist import LedToJobAdmin
+from pgjobs.admin.limits import panel
+from pgjobs.admin.pages import changed, respond
+from pgjobs.admin.verbs import actor_of, back, denied
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows
+from pgjobs.exceptions import PgJobsError
+from pgjobs.health.examination import judge
+from pgjobs.health.facts import Facts
+from pgjobs.health.queues import QueueRow, queue_rows
+from pgjobs.health.reading import Reader
+from pgjobs.queue import pauses, rights, stats
+from pgjobs.queue.models import Job
+from pgjobs.queue.proxies import Queue
+
+_SECONDS = 10
+_OLDEST = 20
+_CLOCK = "SELECT clock_timestamp()"
+PERMISSION = rights.right("queue", "pause").permission
+
+
+class PauseForm(forms.Form):
+    """Why, and for how long."""
+
+    name = forms.CharField(max_length=200)
+    kind = forms.ChoiceField(choices=[(pauses.QUEUE, "queue"), (pauses.TYPE, "job type")])
+    reason = forms.CharField(max_length=200)
+    minutes = forms.IntegerField(min_value=1, max_value=525_600, required=False)
+
+
+@admin.register(Queue)
+class QueueAdmin(LedToJobAdmin):
+    """A page of figures in the place of a list of rows; the id of a queue is its name."""
+
+    def get_urls(self) -> list[Any]:
+        """The addresses of the verbs, beside Django's own."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("pause/", wrap(self.pause_view), name="pgjobs_queue_pause"),
+            path("resume/", wrap(self.resume_view), name="pgjobs_queue_resume"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """One row per queue, and one per waiting job type that no handler here carries."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/queues.html",
+            lambda: self._list(request),
+            title="Queues",
+            interval=_SECONDS,
+        )
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """One queue."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        name = unquote(object_id)
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/queue.html",
+            lambda: self._one(request, name),
+            title=f"Queue {name}"[:200],
+            crumbs=(("Queues", reverse("admin:pgjobs_queue_changelist", current_app=self.admin_site.name)),),
+            interval=_SECONDS,
+            status=200 if name.isprintable() else 404,
+        )
+
+    def _list(self, request: HttpRequest) -> dict[str, Any]:
+        site = self.admin_site
+        return {
+            "queues": panel(lambda: queuerows.of(_table(), site)),
+            "pauses": panel(self._pauses),
+            "unknown": panel(lambda: [self._unknown(each) for each in stats.unknown_waiting()]),
+            **self._verbs(request),
+        }
+
+    def _one(self, request: HttpRequest, name: str) -> dict[str, Any]:
+        site = self.admin_site
+        every = panel(lambda: queuerows.of([row for row in _table() if row.name == name], site))
+        held = panel(
+            lambda: [each for each in self._pauses() if each["name"] == name and each["kind"] == "queue"]
+        )
+        return {
+            "name": name,
+            "queues": every,
+            "pauses": held,
+            "is_paused": bool(held.value),
+            "charts": panel(lambda: self._charts(request, name)),
+            "oldest": panel(lambda: self._oldest(name)),
+            "jobs_url": self._jobs(status="ready", queue=name),
+            "next": request.path,
+            **self._verbs(request),
+        }
+
+    def _verbs(self, request: HttpRequest) -> dict[str, Any]:
+        site = self.admin_site.name
+        return {
+            "may_pause": request.user.has_perm(PERMISSION),
+            "pause_url": reverse("admin:pgjobs_queue_pause", current_app=site),
+            "resume_url": reverse("admin:pgjobs_queue_resume", current_app=site),
+        }
+
+    def _charts(self, request: HttpRequest, name: str) -> list[Any]:
+        wanted = request.GET.get("range", "60m")
+        return list(figures.both(figures.chosen(wanted), name))
+
+    def _oldest(self, name: str) -> list[dict[str, Any]]:
+        if "\x00" in name:
+            return []
+        head: Any = self.waiting(name)
+        return [
+            {
+                "id": str(job.pk),
+                "url": self.url_of(job.pk),
+                "job_type": job.job_type,
+                "priority": str(job.priority),
+                "when": self.when(job),
+                "attempts": self.attempts(job),
+            }
+            for job in head[:_OLDEST]
+        ]
+
+    def waiting(self, name: str) -> Any:
+        """The head of the queue, in the order of the claim."""
+        waiting = Job._base_manager.using(get_settings().database).annotate(clock=Now())
+        waiting = waiting.filter(status="pending", crash_count=0, queue=name)
+        return waiting.order_by("queue", "priority", "available_at", "pk").defer(*self.large_columns)
+
+    def _pauses(self) -> list[dict[str, Any]]:
+        clock = rows(get_settings().database, _CLOCK, {})[0][0]
+        return [
+            {
+                "kind": each.kind,
+                "name": each.name,
+                "reason": each.reason,
+                "by": each.by,
+                "since": moment(each.since, clock),
+                "until": moment(each.until, clock) if each.until else "it is resumed",
+            }
+            for each in pauses.paused()
+        ]
+
+    def _unknown(self, each: stats.UnknownWaiting) -> dict[str, Any]:
+        due = each.oldest_wait.total_seconds() >= 0
+        return {
+            "job_type": each.job_type,
+            "url": self._jobs(status="pending", queue=each.queue, job_type=each.job_type),
+            "queue": each.queue,
+            "jobs": f"{each.jobs}+" if each.jobs >= stats.HEAD_LIMIT else str(each.jobs),
+            "oldest": in_words(each.oldest_wait) if due else "not due yet",
+        }
+
+    def _jobs(self, **filters: str) -> str:
+        address = reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)
+        return f"{address}?{urlencode(filters)}"
+
+    def pause_view(self, request: HttpRequest) -> HttpResponse:
+        """Pause a queue or a job type. POST only."""
+        refused, home = self._refused(request, "pause")
+        if refused:
+            return refused
+        form = PauseForm(request.POST)
+        if not form.is_valid():
+            told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
+            messages.error(request, f"Nothing was done. {told}")
+            return back(request, home)
+        given = form.cleaned_data
+        until = timedelta(minutes=given["minutes"]) if given["minutes"] else None
+        try:
+            outcome = pauses.pause(
+                given["name"],
+                kind=given["kind"],
+                actor=actor_of(request),
+                reason=given["reason"],
+                until=until,
+            )
+        except PgJobsError as error:
+            messages.error(request, f"Nothing was done: {error}")
+            return back(request, home)
+        changed()
+        messages.success(request, f"{outcome.kind.capitalize()} {outcome.name}: {outcome.message}.")
+        return back(request, home)
+
+    def resume_view(self, request: HttpRequest) -> HttpResponse:
+        """End a pause. POST only."""
+        refused, home = self._refused(request, "resume")
+        if refused:
+            return refused
+        kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
+        try:
+            outcome = pauses.resume(
+                request.POST.get("name", ""), kind=kind, actor=actor_of(request), reason=reason
+            )
+        except PgJobsError as error:
+            messages.error(request, f"Nothing was done: {error}")
+            return back(request, home)
+        changed()
+        say = messages.success if outcome.done else messages.warning
+        say(request, f"{outcome.kind.capitalize()} {outcome.name}: {outcome.message}.")
+        return back(request, home)
+
+    def _refused(self, request: HttpRequest, verb: str) -> tuple[HttpResponse | None, str]:
+        home = reverse("admin:pgjobs_queue_changelist", current_app=self.admin_site.name)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"]), home
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if not request.user.has_perm(PERMISSION):
+            kind = "type" if request.POST.get("kind") == pauses.TYPE else "queue"
+            name = request.POST.get("name", "")[:200].replace("\x00", "")
+            return denied(request, verb, PERMISSION, kind=kind, ids=[name]), home
+        return None, home
+
+
+def _table() -> list[QueueRow]:
+    """All queues with the states that the examination gives them."""
+    with Reader(get_settings().database) as reader:
+        facts = Facts(reader)
+        return queue_rows(facts, judge(facts).problems)

@@ -1,0 +1,174 @@
+"""The page of one execution: where it stands, its timeline, what it waits for, and the verbs that fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from pgjobs import redaction
+from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline
+from pgjobs.admin.ages import in_words, lease_in_words, moment
+from pgjobs.admin.limits import panel
+from pgjobs.admin.pages import respond
+from pgjobs.admin.tree import tree
+from pgjobs.admin.verbs import expected
+from pgjobs.conf import get_settings
+from pgjobs.workflows.forking import place_of
+from pgjobs.workflows.models import Execution, StepOutput
+from pgjobs.workflows.states import TERMINAL, ExecutionStatus
+
+if TYPE_CHECKING:
+    from pgjobs.admin.readonly import ReadOnlyAdmin as Base
+else:
+    Base = object
+
+_SECONDS = 5
+_MOST_RELATIVES = 50
+
+
+class WorkflowPage(Base):
+    """Mixed into the admin of executions."""
+
+    def get_urls(self) -> list[Any]:
+        """The addresses of the verbs, beside Django's own."""
+        return [*newer.urls(self), *flowverbs.urls(self), *fork.urls(self), *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The page, or a 404 that says why there is none."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        execution: Any = self.get_object(request, unquote(object_id))
+        if execution is None:
+            return self.missing_page(request, unquote(object_id))
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/workflow.html",
+            lambda: self.content(request, execution),
+            title=f"Workflow {execution.pk}: {execution.workflow_name}",
+            crumbs=(
+                ("Workflows", reverse("admin:pgjobs_execution_changelist", current_app=self.admin_site.name)),
+            ),
+            interval=_SECONDS,
+        )
+
+    def missing_page(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """Says that the row is gone."""
+        context = {"what": "Execution", "id": pk[:40]}
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/missing.html",
+            lambda: context,
+            title="Execution not found",
+            status=404,
+        )
+
+    def content(self, request: HttpRequest, execution: Any) -> dict[str, Any]:
+        """What the page shows."""
+        name, site = execution.workflow_name, self.admin_site
+        first = request.GET.get("from", "")
+        terminal = execution.status in TERMINAL
+        links = fork.links(self, request, execution)
+        return {
+            "interval": 0 if terminal else _SECONDS,
+            "state": marks.state(execution.status),
+            "execution_id": str(execution.pk),
+            "since": _since(execution),
+            "why": redaction.redacted_text(execution.pause_reason or execution.last_error, workflow=name),
+            "note": redaction.redacted_text(execution.note, workflow=name),
+            "facts": _facts(execution),
+            "buttons": flowverbs.buttons(self, request, execution),
+            "expected": expected(execution),
+            "fork_url": links["fork"],
+            "signal_url": links["signal"],
+            "failed_at": panel(lambda: place_of(execution.pk, None, using=get_settings().database))
+            if links["fork"] and execution.status == ExecutionStatus.FAILED
+            else None,
+            "timeline": panel(
+                lambda: timeline.of(
+                    execution,
+                    site,
+                    first=int(first) if first.isdecimal() and len(first) < 10 else 0,
+                    failed_only=request.GET.get("failed") == "1",
+                )
+            ),
+            "step": panel(lambda: _step(execution, request.GET["step"])) if "step" in request.GET else None,
+            "input": tree(redaction.redacted(execution.input, workflow=name)),
+            "output": None
+            if execution.output is None
+            else tree(redaction.redacted(execution.output, workflow=name)),
+            "attempts": attempts.of(
+                redaction.redacted_errors(execution.errors, workflow=name), execution.clock
+            ),
+            "relatives": panel(lambda: _relatives(execution, site)),
+            "audit": audited.panel_of("execution", execution.pk, execution.clock),
+        }
+
+
+def _since(execution: Any) -> Any:
+    if execution.completed_at:
+        took = in_words(execution.completed_at - execution.created_at)
+        return f"after {took}, {in_words(execution.clock - execution.completed_at)} ago"
+    return f"for {in_words(execution.clock - execution.updated_at)}"
+
+
+def _facts(execution: Any) -> list[tuple[str, Any]]:
+    running = execution.status == ExecutionStatus.RUNNING
+    pairs = [
+        ("Workflow", f"{execution.workflow_name}, version {execution.version}"),
+        ("Key", execution.key),
+        ("Subject", str(execution.subject) if execution.subject_id else ""),
+        ("Queue", execution.queue),
+        ("Held by", execution.lease_owner),
+        ("Lease", lease_in_words(execution.lease_expires_at - execution.clock) if running else ""),
+        ("Turns", str(execution.attempt_count)),
+        ("Crashes", f"{execution.crash_count} of {execution.max_crashes}" if execution.crash_count else ""),
+        ("Started", moment(execution.created_at, execution.clock)),
+        ("Started by (user id)", execution.started_by),
+        ("Ended", moment(execution.completed_at, execution.clock)),
+    ]
+    return [(name, value) for name, value in pairs if value not in (None, "", "-")]
+
+
+def _relatives(execution: Any, site: Any) -> list[tuple[str, Any]]:
+    """Parent, children, and what it continues or was forked from."""
+
+    def link(pk: int, text: str = "") -> Any:
+        url = reverse("admin:pgjobs_execution_change", args=[pk], current_app=site.name)
+        return marks.link(url, text or f"execution {pk}")
+
+    rows = Execution._base_manager.using(get_settings().database)
+    found = [("Parent", link(execution.parent_id))] if execution.parent_id else []
+    if execution.continued_from_id:
+        found.append(("Continues", link(execution.continued_from_id)))
+    if execution.origin_id:
+        found.append(("Forked, first from", link(execution.origin_id)))
+    for pk in rows.filter(continued_from=execution.pk).values_list("pk", flat=True):
+        found.append(("Goes on as", link(pk)))
+    children = rows.filter(parent=execution.pk).order_by("pk").values_list("pk", "workflow_name", "status")
+    for pk, name, status in children[:_MOST_RELATIVES]:
+        found.append(("Child", link(pk, f"{pk} {name}: {status}")))
+    return found
+
+
+def _step(execution: Any, step_id: str) -> dict[str, Any] | None:
+    """The whole of one recorded step."""
+    if "\x00" in step_id:
+        return None
+    steps = StepOutput._base_manager.using(get_settings().database)
+    step = steps.filter(execution=execution, step_id=step_id).first()
+    if step is None:
+        return None
+    name = execution.workflow_name
+    return {
+        "id": step.step_id,
+        "output": tree(redaction.redacted(step.output, workflow=name)),
+        "error": tree(redaction.redacted_errors(step.error, workflow=name)) if step.error else None,
+    }

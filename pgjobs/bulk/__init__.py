@@ -1,0 +1,1 @@
+"""Bulk operations: one verb on every job that matches a filter, in paced batches that survive whoever carries them."""

@@ -1,0 +1,211 @@
+"""What ended badly, what needs a person, and what holds the database back: reads for single rules."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from pgjobs.health.reading import Reader
+
+LATELY_LIMIT = 500
+"""Dead and failed jobs of the last hour are counted so far."""
+
+_SAMPLE = 300  # jobs of the last hour that are told apart by cause
+_CAUSES = 20
+_HEAD = 100  # rows at the head of a queue: what nobody claims stays there
+
+_LATELY = """
+(SELECT t.id, t.job_type, t.fingerprint, t.error_class, t.completed_at FROM pgjobs_job AS t
+ WHERE t.status = '{status}' AND t.discarded_at IS NULL AND t.completed_at > statement_timestamp() - interval '1 hour'
+ ORDER BY t.completed_at DESC LIMIT %(sample)s)"""
+
+_NEW_CAUSES = f"""
+WITH lately AS MATERIALIZED ({_LATELY.format(status="dead")} UNION ALL {_LATELY.format(status="failed")}),
+cause AS MATERIALIZED (
+    SELECT fingerprint, count(*) AS jobs, max(id) AS newest FROM lately WHERE fingerprint IS NOT NULL
+    GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT %(causes)s
+)
+SELECT cause.fingerprint, cause.jobs, oldest.completed_at, sample.job_type, sample.error_class,
+       left(sample.last_error, 300), sample.queue
+FROM cause
+CROSS JOIN LATERAL (
+    SELECT t.completed_at FROM pgjobs_job AS t
+    WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
+      AND t.fingerprint = cause.fingerprint ORDER BY t.id LIMIT 1) AS oldest
+JOIN pgjobs_job AS sample ON sample.id = cause.newest
+WHERE oldest.completed_at > statement_timestamp() - interval '1 hour'
+ORDER BY cause.jobs DESC, cause.fingerprint"""  # noqa: S608 - the template above
+
+_DEAD_RATES = """
+SELECT job_type, min(queue), lately, usual FROM (
+    SELECT job_type, min(queue) AS queue,
+           COALESCE(sum(dead) FILTER (WHERE minute > statement_timestamp() - interval '1 hour'), 0)::bigint AS lately,
+           (COALESCE(sum(dead) FILTER (WHERE minute <= statement_timestamp() - interval '1 hour'), 0) / 24)::float8
+               AS usual
+    FROM pgjobs_minute WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
+    GROUP BY job_type
+) AS each WHERE usual > 0 AND lately >= 10 AND lately > 10 * usual
+GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""
+
+# The index of fingerprints has exactly the rows in question; the last hour is counted along the index by time.
+_DEAD = """
+SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t
+                              WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
+                              ORDER BY t.fingerprint LIMIT %(most)s) AS counted),
+       (SELECT count(*) FROM (
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'dead' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)
+            UNION ALL
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent)"""
+
+_UNKNOWN_TYPES = """
+SELECT named.queue, head.job_type, count(*), min(head.available_at)
+FROM unnest(%(queues)s::text[]) AS named(queue) CROSS JOIN LATERAL (
+    (SELECT t.job_type, t.available_at FROM pgjobs_job AS t
+     WHERE t.status = 'pending' AND t.crash_count = 0 AND t.queue = named.queue
+     ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s)
+    UNION ALL
+    (SELECT t.workflow_name, t.available_at FROM pgjobs_execution AS t
+     WHERE t.status = 'enqueued' AND t.crash_count = 0 AND t.queue = named.queue
+     ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s)
+) AS head
+WHERE head.available_at <= statement_timestamp()
+GROUP BY named.queue, head.job_type ORDER BY named.queue, head.job_type"""
+
+_WORKFLOWS = """
+SELECT overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id, paused.reason
+FROM (SELECT count(*) AS found, min(wake_at) AS since, min(execution_id) AS id FROM (
+        SELECT t.kind, t.wake_at, t.execution_id FROM pgjobs_wait AS t
+        WHERE t.resolved_at IS NULL AND t.wake_at IS NOT NULL
+          AND t.wake_at < statement_timestamp() - make_interval(secs => %(grace)s)
+        ORDER BY t.wake_at, t.id LIMIT 1000) AS due WHERE kind = 'approval') AS overdue
+CROSS JOIN (SELECT count(*) AS found, min(updated_at) AS since, (array_agg(id ORDER BY updated_at))[1] AS id,
+                   (array_agg(left(pause_reason, 300) ORDER BY updated_at))[1] AS reason FROM (
+        SELECT t.id, t.updated_at, t.pause_reason FROM pgjobs_execution AS t
+        WHERE t.status = 'paused' ORDER BY t.created_at LIMIT 1000) AS held) AS paused"""
+
+_HORIZON = """
+SELECT 'transaction', pid::text, xact_start, application_name FROM (
+    SELECT pid, xact_start, application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+      AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+      AND xact_start < statement_timestamp() - make_interval(secs => %(seconds)s)
+    ORDER BY xact_start LIMIT 1) AS oldest
+UNION ALL
+SELECT 'rows', relname::text, GREATEST(last_vacuum, last_autovacuum),
+       to_char(100.0 * n_dead_tup / (n_live_tup + n_dead_tup), 'FM990')
+FROM pg_stat_all_tables
+WHERE relid IN (to_regclass('pgjobs_job'), to_regclass('pgjobs_execution'), to_regclass('pgjobs_wait'))
+  AND n_dead_tup > 10000 AND n_dead_tup > 0.2 * (n_live_tup + n_dead_tup)
+  AND COALESCE(GREATEST(last_vacuum, last_autovacuum), '-infinity') < statement_timestamp() - interval '1 hour'"""
+
+
+# A slow pace is no standstill: three of its steps may pass.
+_STUCK_BULKS = """
+SELECT id, verb, at, done, total FROM (
+    SELECT id, verb, COALESCE(progress_at, started_at, created_at) AS at, done, total, pace
+    FROM pgjobs_bulkoperation WHERE state = 'running' ORDER BY id LIMIT 20) AS running
+WHERE at < statement_timestamp() - make_interval(secs => GREATEST(%(seconds)s, 3 / pace))
+ORDER BY at"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCause:
+    """A fingerprint whose oldest job ended within the last hour."""
+
+    fingerprint: str
+    jobs: int
+    first_at: dt.datetime
+    job_type: str
+    error_class: str | None
+    error: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingType:
+    """A type among the first due rows of a queue."""
+
+    queue: str
+    job_type: str
+    jobs: int
+    oldest_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowTrouble:
+    """Approvals past their time, and executions that a person must resume."""
+
+    overdue: int
+    overdue_since: dt.datetime | None
+    overdue_id: int | None
+    paused: int
+    paused_since: dt.datetime | None
+    paused_id: int | None
+    paused_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StuckBulk:
+    """A bulk operation that runs and does not move."""
+
+    id: int
+    verb: str
+    since: dt.datetime
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Burden:
+    """An old transaction, or a table full of dead rows."""
+
+    kind: str
+    """"transaction" or "rows"."""
+    name: str
+    """Server process, or table."""
+    since: dt.datetime | None
+    """Begun, or last vacuumed."""
+    detail: str
+
+
+def read_new_causes(reader: Reader) -> list[NewCause]:
+    """Among the newest jobs that ended badly in the last hour; the most frequent first."""
+    return [NewCause(*row) for row in reader.ask(_NEW_CAUSES, sample=_SAMPLE, causes=_CAUSES)]
+
+
+def read_dead_rates(reader: Reader) -> list[tuple[str, str, int, float]]:
+    """Job types with ten times as many dead in the last hour as usual: type, queue, number, usual number."""
+    return [(name, queue, n, usual) for name, queue, n, usual in reader.ask(_DEAD_RATES, causes=_CAUSES)]
+
+
+def read_dead(reader: Reader, *, most: int) -> tuple[int, int]:
+    """Dead and failed jobs that nobody has discarded: in all up to ``most``, and of the last hour up to a limit."""
+    ((total, lately),) = reader.ask(_DEAD, most=most, lately=LATELY_LIMIT + 1)
+    return total, min(lately, LATELY_LIMIT + 1)
+
+
+def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:
+    """What stands at the head of these queues."""
+    if not queues:
+        return []
+    return [WaitingType(*row) for row in reader.ask(_UNKNOWN_TYPES, queues=queues, head=_HEAD)]
+
+
+def read_workflows(reader: Reader, *, grace: float) -> WorkflowTrouble:
+    """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way."""
+    (row,) = reader.ask(_WORKFLOWS, grace=grace)
+    return WorkflowTrouble(*row)
+
+
+def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
+    """Running operations that have not moved for ``seconds``."""
+    return [StuckBulk(*row) for row in reader.ask(_STUCK_BULKS, seconds=seconds)]
+
+
+def read_burdens(reader: Reader, *, seconds: float) -> list[Burden]:
+    """Transactions older than ``seconds``, as far as the role may see them, and tables that vacuum does not clean."""
+    return [Burden(*row) for row in reader.ask(_HORIZON, seconds=seconds)]

@@ -1,0 +1,85 @@
+"""All rules, each on its own: one that cannot be looked at is unknown, and never passes for fine."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from django.db import Error
+
+from pgjobs.conf import get_settings
+from pgjobs.connections import drop, is_outage, sqlstate
+from pgjobs.health import rules, rules_of_ends
+from pgjobs.health.facts import Facts
+from pgjobs.health.reading import TIMEOUT, Reader
+from pgjobs.health.rules import Rule
+from pgjobs.health.verdict import CODES, Problem, Verdict, ranked
+
+RULES: Mapping[str, Rule] = {
+    "NO_WORKER": rules.no_worker,
+    "STALLED": rules.stalled,
+    "LEASE_LOST": rules.lease_lost,
+    "WEDGED": rules.wedged,
+    "LATE": rules.late,
+    "DEAD_NEW": rules_of_ends.dead_new,
+    "DEAD_TOTAL": rules_of_ends.dead_total,
+    "UNKNOWN_TYPES": rules.unknown_types,
+    "PAUSED_EXECUTIONS": rules_of_ends.paused_executions,
+    "APPROVAL_OVERDUE": rules_of_ends.approval_overdue,
+    "PAUSED": rules.paused,
+    "WORKER_SILENT": rules.worker_silent,
+    "VERSION_SKEW": rules.version_skew,
+    "BULK_STUCK": rules_of_ends.bulk_stuck,
+    "DB_HORIZON": rules_of_ends.db_horizon,
+    "STATS_STALE": rules.stats_stale,
+}
+
+
+def examine(*, using: str | None = None) -> Verdict:
+    """Look at everything by at most a dozen bounded reads, and change nothing.
+
+    Never raises for what the database says: a read that fails makes the rules that need it unknown, and a database
+    that does not answer makes all of them so.
+    """
+    with Reader(using or get_settings().database) as reader:
+        return judge(Facts(reader))
+
+
+def judge(facts: Facts) -> Verdict:
+    """The verdict on facts that may have been read in part by others."""
+    problems: list[Problem] = []
+    unknown: dict[str, str] = {}
+    checked_at: dt.datetime | None = None
+    gone = ""
+    try:
+        checked_at = facts.clock
+    except Error as error:
+        gone = _away(error, facts)
+    for code in CODES:
+        rule = RULES.get(code)
+        if rule is None:
+            continue
+        if gone:
+            unknown[code] = gone
+            continue
+        try:
+            problems += list(rule(facts))  # whole, or not at all
+        except Error as error:
+            unknown[code] = told(error)
+            gone = _away(error, facts)
+    return Verdict(checked_at, ranked(problems), unknown)
+
+
+def told(error: Error) -> str:
+    """Why something could not be read, in a line."""
+    if sqlstate(error) == "57014":
+        return f"took longer than {TIMEOUT}"
+    return " ".join(str(error).split())[:300]
+
+
+def _away(error: Error, facts: Facts) -> str:
+    """Why nothing more need be asked; empty when only this one statement failed."""
+    if not is_outage(error) or sqlstate(error) == "57014":
+        return ""
+    drop(facts.reader.using)
+    return told(error)

@@ -1,0 +1,156 @@
+"""What the rules look at: each read is made once, when the first rule asks, and its failure is every asker's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.db import Error
+
+from pgjobs.conf import Settings, get_settings
+from pgjobs.health import endings, work
+from pgjobs.health.reading import Reader
+from pgjobs.health.workers import WorkerRow, read_workers, serving
+from pgjobs.queue.models import QueuePause
+from pgjobs.queue.pauses import QUEUE, paused
+from pgjobs.queue.stats import COUNT_LIMIT
+
+READY_LIMIT = 1_000
+"""Sentences count so far; the table of queues counts further."""
+
+OLD_TRANSACTION_SECONDS = 600
+"""A transaction that has been open for longer is worth a problem."""
+
+FAR = {"most": COUNT_LIMIT + 1, "most_later": COUNT_LIMIT + 1}
+"""How far the table of queues counts what is due, and what is due later."""
+
+Fact = TypeVar("Fact")
+
+
+class Facts:
+    """One look at the tables. Attributes raise what the database raised."""
+
+    def __init__(self, reader: Reader, *, far: bool = False) -> None:
+        self.reader = reader
+        self.settings: Settings = get_settings()
+        self.far = far
+        """Count what waits up to ``COUNT_LIMIT``, for the table of queues."""
+        self._known: dict[str, Any] = {}
+
+    @property
+    def clock(self) -> dt.datetime:
+        """The database's, as the examination began."""
+        return self._workers[0]
+
+    @property
+    def workers(self) -> list[WorkerRow]:
+        """All rows of workers, as far as they are read."""
+        return self._workers[1]
+
+    @property
+    def waiting(self) -> dict[str, work.Waiting]:
+        """What waits, by queue."""
+        limits = FAR if self.far else {"most": READY_LIMIT + 1, "most_later": 1}
+        return self._once("waiting", lambda: work.read_waiting(self.reader, **limits))
+
+    @property
+    def held(self) -> list[work.Held]:
+        """What runs."""
+        return self._once("held", lambda: work.read_running(self.reader, grace=self.reap_grace))
+
+    @property
+    def newest_minute(self) -> dt.datetime | None:
+        """The last minute in which anything was counted."""
+        return self._rates[0]
+
+    @property
+    def rates(self) -> dict[str, work.Rate]:
+        """What ended in the last minutes, by queue."""
+        return self._rates[1]
+
+    @property
+    def new_causes(self) -> list[endings.NewCause]:
+        """Fingerprints of the last hour."""
+        return self._once("new_causes", lambda: endings.read_new_causes(self.reader))
+
+    @property
+    def dead_rates(self) -> list[tuple[str, str, int, float]]:
+        """Types that die far more than usual."""
+        return self._once("dead_rates", lambda: endings.read_dead_rates(self.reader))
+
+    @property
+    def dead(self) -> tuple[int, int]:
+        """Dead and failed jobs, in all and of the last hour."""
+        return self._once("dead", lambda: endings.read_dead(self.reader, most=self.settings.dead_alert + 1))
+
+    @property
+    def waiting_types(self) -> list[endings.WaitingType]:
+        """What stands at the head of the queues whose oldest has waited for a minute."""
+        limit = self.clock - dt.timedelta(minutes=1)
+        queues = [(each.oldest_at, name) for name, each in self.waiting.items() if each.oldest_at]
+        old = [name for at, name in sorted(queues) if at < limit][:20]
+        return self._once("waiting_types", lambda: endings.read_waiting_types(self.reader, old))
+
+    @property
+    def workflows(self) -> endings.WorkflowTrouble:
+        """Approvals and paused executions."""
+        return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=30))
+
+    @property
+    def stuck_bulks(self) -> list[endings.StuckBulk]:
+        """Bulk operations that do not move."""
+        return self._once("stuck_bulks", lambda: endings.read_stuck_bulks(self.reader, seconds=120))
+
+    @property
+    def burdens(self) -> list[endings.Burden]:
+        """What the database carries."""
+        return self._once(
+            "burdens", lambda: endings.read_burdens(self.reader, seconds=OLD_TRANSACTION_SECONDS)
+        )
+
+    @property
+    def pauses(self) -> list[QueuePause]:
+        """The pauses in force, of queues and of types."""
+        return self._once("pauses", lambda: self.reader.within(paused))
+
+    def pause_of(self, queue: str) -> QueuePause | None:
+        """The pause of that queue."""
+        return next((each for each in self.pauses if each.kind == QUEUE and each.name == queue), None)
+
+    @property
+    def reap_grace(self) -> float:
+        """Seconds after which a lapsed lease should have been taken back."""
+        return 2 * self.settings.reap_seconds + 2
+
+    def serving(self, queue: str) -> list[WorkerRow]:
+        """The workers that are there to claim from it."""
+        return serving(self.workers, queue)
+
+    def running(self, queue: str) -> int:
+        """Rows of both kinds that run in it."""
+        return sum(each.running for each in self.held if each.queue == queue)
+
+    def slo(self, queue: str) -> float:
+        """Seconds that the oldest due row of it may wait."""
+        return self.settings.queue_slo.get(queue, self.settings.queue_slo_seconds)
+
+    @property
+    def _workers(self) -> tuple[dt.datetime, list[WorkerRow]]:
+        return self._once("workers", lambda: read_workers(self.reader))
+
+    @property
+    def _rates(self) -> tuple[dt.datetime | None, dict[str, work.Rate]]:
+        return self._once("rates", lambda: work.read_rates(self.reader))
+
+    def _once(self, name: str, read: Callable[[], Fact]) -> Fact:
+        if name not in self._known:
+            try:
+                self._known[name] = read()
+            except Error as error:
+                self._known[name] = error
+        known: Any = self._known[name]
+        if isinstance(known, Error):
+            raise known
+        fact: Fact = known
+        return fact

@@ -1,0 +1,113 @@
+"""What the commands of operators have in common: who acts, how long "30m" is, exit codes, and what goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from pgjobs.connections import is_outage
+from pgjobs.exceptions import PgJobsError
+from pgjobs.queue.audit import Actor
+
+SCHEMA = 1
+"""Version of what ``--json`` prints."""
+
+WRONG, SKIPPED, CANNOT_TELL, REFUSED = 1, 2, 3, 4
+"""Exit codes beside 0: usage or a fault; some were skipped; the database cannot be asked; a conflict, or none done."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+class OperatorParser(CommandParser):
+    """A parser, also of a subcommand, whose errors leave with the exit code of usage: argparse's own means a skip."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and leave."""
+        if not self.called_from_command_line:
+            super().error(message)
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+
+
+class OperatorCommand(BaseCommand):
+    """Errors of pgjobs and of the database end in a sentence and an exit code, never in a traceback."""
+
+    requires_system_checks = ["pgjobs"]
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Django's parser, which is made without being asked of which class."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.__class__ = OperatorParser
+        return parser
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Call :meth:`act`."""
+        try:
+            self.act(**options)
+        except PgJobsError as error:
+            raise CommandError(str(error), returncode=WRONG) from error
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            told = " ".join(str(error).split())
+            raise CommandError(f"The database cannot be asked: {told}", returncode=CANNOT_TELL) from error
+
+    def act(self, **options: Any) -> None:
+        """What the command does."""
+        raise NotImplementedError
+
+    def print_json(self, value: Mapping[str, Any]) -> None:
+        """One object, with the version of its form."""
+        self.stdout.write(json.dumps({"schema": SCHEMA, **value}, default=str))
+
+
+def add_actor(parser: CommandParser | argparse.ArgumentParser, *, reason_required: bool = False) -> None:
+    """``--user``, ``--reason`` and ``--json``."""
+    parser.add_argument(
+        "--user", default="the command line", help="who does it; kept on the row and in the audit"
+    )
+    required = "; must be given" if reason_required else ""
+    parser.add_argument(
+        "--reason",
+        default="",
+        required=reason_required,
+        help=f"why; kept on the row and in the audit{required}",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def actor(user: str) -> Actor:
+    """Whoever is named, with the account of the shell beside it."""
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):
+        account = "unknown"  # an account without a name, as in some containers
+    return Actor(user, via="command", origin=f"{account}@{socket.gethostname()}")
+
+
+def duration(text: str) -> timedelta:
+    """ "30m", "90s", "2h" or "1d", also put together: "1h30m"."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write it as 90s, 30m, 2h, 1d or 1h30m")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def exit_by(results: Iterable[str], verb: str) -> None:
+    """End with an error when something was left as it is: a conflict, or nothing done, weighs more than a skip."""
+    told = list(results)
+    left = sum(result != "done" for result in told)
+    if not left:
+        return
+    code = REFUSED if "conflict" in told or left == len(told) else SKIPPED
+    raise CommandError(f"{left} of {len(told)} were left as they are ({verb}).", returncode=code)

@@ -1,0 +1,165 @@
+"""Pauses: of a queue, or of one type of job or workflow everywhere. What runs goes on; nothing new starts.
+
+The claim itself reads the pauses, so they hold in every worker from the next claim on, and one with an end is over by
+time alone. Short jobs that a worker has claimed ahead count as running.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from pgjobs import codec
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows
+from pgjobs.exceptions import InvalidOption
+from pgjobs.queue import audit
+from pgjobs.queue.enqueue import notify
+from pgjobs.queue.models import QueuePause
+
+logger = logging.getLogger("pgjobs.control")
+
+QUEUE, TYPE = QueuePause.Kind.QUEUE.value, QueuePause.Kind.TYPE.value
+_LONGEST = {QUEUE: 100, TYPE: 200}
+
+# A pause that is over but still there begins anew.
+_PAUSE = """
+INSERT INTO pgjobs_queuepause AS pause (kind, name, reason, "by", since, until)
+VALUES (%(kind)s, %(name)s, %(reason)s, %(by)s, statement_timestamp(),
+        COALESCE(%(at)s::timestamptz, statement_timestamp() + make_interval(secs => %(seconds)s)))
+ON CONFLICT (kind, name) DO UPDATE
+SET reason = EXCLUDED.reason, "by" = EXCLUDED."by", until = EXCLUDED.until,
+    since = CASE WHEN pause.until <= statement_timestamp() THEN EXCLUDED.since ELSE pause.since END
+RETURNING since < statement_timestamp(), until, until <= statement_timestamp()"""
+
+_RESUME = """
+DELETE FROM pgjobs_queuepause WHERE kind = %(kind)s AND name = %(name)s
+RETURNING "by", since, until IS NULL OR until > statement_timestamp()"""
+
+_FORGET = "DELETE FROM pgjobs_queuepause WHERE until <= statement_timestamp()"
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOutcome:
+    """What came of a pause or a resumption."""
+
+    kind: str
+    name: str
+    done: bool
+    message: str
+    until: dt.datetime | None = None
+    """When it goes on by itself."""
+
+    @property
+    def result(self) -> str:
+        """In one word: "done" or "skipped"."""
+        return "done" if self.done else "skipped"
+
+
+def pause(
+    name: str, *, kind: str = QUEUE, actor: Any, reason: str, until: dt.datetime | dt.timedelta | None = None
+) -> PauseOutcome:
+    """Let nothing new of a queue start, or with ``kind="type"`` of a type of job or workflow, in whichever queue.
+
+    It goes on by itself at ``until`` (an aware datetime, or a timedelta from now), or when it is resumed. Pausing what
+    is paused sets a new reason and a new end. Raises :class:`InvalidOption`; a reason must be given.
+    """
+    _check(name, kind)
+    if not reason.strip():
+        raise InvalidOption("reason", reason, "say why; whoever finds it paused at night will ask.")
+    at, seconds = _end(until)
+    using = get_settings().database
+    who = audit.Actor.of(actor)
+    params = {
+        "kind": kind,
+        "name": name,
+        "reason": codec.storable_text(reason, 2_000),
+        "at": at,
+        "seconds": seconds,
+    }
+    with transaction.atomic(using=using):
+        ((again, ends, over),) = rows(using, _PAUSE, {**params, "by": codec.storable_text(who.name, 200)})
+        if over:
+            raise InvalidOption(
+                "until", until, "it has passed; give a time to come, by the database's clock."
+            )
+        rows(using, _FORGET, {})
+        told = "until it is resumed" if ends is None else f"until {ends:%Y-%m-%d %H:%M:%S %Z}"
+        message = f"{'pause changed' if again else 'paused'}, {told}"
+        outcome = PauseOutcome(kind, name, True, message, ends)
+        _record("pause", outcome, actor, reason, {"until": None if ends is None else ends.isoformat()})
+    logger.info("%s=%s verb=pause until=%s by=%s", kind, name, ends, actor)
+    return outcome
+
+
+def resume(name: str, *, kind: str = QUEUE, actor: Any, reason: str = "") -> PauseOutcome:
+    """End a pause now; workers are told to look. Raises :class:`InvalidOption`."""
+    _check(name, kind)
+    using = get_settings().database
+    with transaction.atomic(using=using):
+        found = rows(using, _RESUME, {"kind": kind, "name": name})
+        by, since, held = found[0] if found else ("", None, False)
+        if held:
+            message = f"resumed; it was paused by {by} since {since:%Y-%m-%d %H:%M:%S %Z}"
+        else:
+            message = f"{kind} {name} is not paused"
+        outcome = PauseOutcome(kind, name, held, message)
+        _record("resume", outcome, actor, reason, {})
+        if held and get_settings().notify:
+            notify(using=using)
+    logger.info("%s=%s verb=resume done=%s by=%s", kind, name, held, actor)
+    return outcome
+
+
+def paused(kind: str | None = None) -> list[QueuePause]:
+    """The pauses in force, by the database's clock."""
+    found = QueuePause._base_manager.using(get_settings().database)
+    found = found.filter(Q(until__isnull=True) | Q(until__gt=Now()))
+    return list((found if kind is None else found.filter(kind=kind)).order_by("kind", "name"))
+
+
+def _record(verb: str, outcome: PauseOutcome, actor: Any, reason: str, details: dict[str, Any]) -> None:
+    audit.record(
+        verb,
+        target_kind=outcome.kind,
+        target_ids=[outcome.name],
+        actor=actor,
+        reason=reason,
+        done=int(outcome.done),
+        skipped=int(not outcome.done),
+        details={**details, "outcomes": {outcome.name: outcome.message}},
+    )
+
+
+def _check(name: str, kind: str) -> None:
+    if kind not in _LONGEST:
+        raise InvalidOption("kind", kind, f"give one of {_either(list(_LONGEST))}.")
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST[kind]:
+        raise InvalidOption("name", name, f"give the name of a {kind}, 1 to {_LONGEST[kind]} characters.")
+    codec.check_text(name, "name")
+
+
+def _end(until: dt.datetime | dt.timedelta | None) -> tuple[dt.datetime | None, float | None]:
+    """An instant, or seconds that the database adds to its own clock; neither for a pause without end."""
+    if until is None:
+        return None, None
+    if isinstance(until, dt.timedelta):
+        seconds = until.total_seconds()
+        if not 0 < seconds <= 10 * 366 * 86_400:
+            raise InvalidOption("until", until, "give more than nothing and at most ten years.")
+        return None, seconds
+    if not isinstance(until, dt.datetime) or timezone.is_naive(until):
+        raise InvalidOption("until", until, "give an aware datetime, a timedelta, or None.")
+    return until, None
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(repr, names))

@@ -1,0 +1,141 @@
+"""Figures per minute: what workers count in memory, added up in one small table. Bounded by types, not by jobs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pgjobs.connections import rows
+
+BOUNDS: tuple[float, ...] = tuple(0.01 * 2**n for n in range(21))
+"""Upper ends of the buckets, in seconds, from 10 ms to about three hours; one more bucket is for what is longer."""
+
+LIFETIME = "1970-01-01 00:00:00+00"
+"""The minute under which the sums of all times stand."""
+
+# Additive, so that any number of workers may write. Lock order: by key.
+_ADD = """
+INSERT INTO pgjobs_minute AS kept (minute, queue, job_type, done, failed, dead, retried, wait_seconds, run_seconds,
+                                   wait_counts, run_counts)
+SELECT times.minute, given.queue, given.job_type, given.done, given.failed, given.dead, given.retried,
+       given.wait_seconds, given.run_seconds, given.waits::bigint[], given.runs::bigint[]
+FROM unnest(%(queues)s::text[], %(types)s::text[], %(done)s::bigint[], %(failed)s::bigint[], %(dead)s::bigint[],
+            %(retried)s::bigint[], %(wait_seconds)s::float8[], %(run_seconds)s::float8[], %(waits)s::text[],
+            %(runs)s::text[]) AS given(queue, job_type, done, failed, dead, retried, wait_seconds, run_seconds,
+                                       waits, runs)
+CROSS JOIN (VALUES (date_trunc('minute', clock_timestamp())), ('{lifetime}'::timestamptz)) AS times(minute)
+ORDER BY times.minute, given.queue, given.job_type
+ON CONFLICT (minute, queue, job_type) DO UPDATE SET
+    done = kept.done + EXCLUDED.done, failed = kept.failed + EXCLUDED.failed, dead = kept.dead + EXCLUDED.dead,
+    retried = kept.retried + EXCLUDED.retried, wait_seconds = kept.wait_seconds + EXCLUDED.wait_seconds,
+    run_seconds = kept.run_seconds + EXCLUDED.run_seconds, wait_counts = {waits}, run_counts = {runs}"""
+
+_SUM = """ARRAY(SELECT COALESCE(a, 0) + COALESCE(b, 0)
+                FROM unnest(kept.{0}, EXCLUDED.{0}) WITH ORDINALITY AS pair(a, b, n) ORDER BY n)"""
+
+_ADD_SQL = _ADD.format(lifetime=LIFETIME, waits=_SUM.format("wait_counts"), runs=_SUM.format("run_counts"))
+
+_PRUNE = f"""
+DELETE FROM pgjobs_minute WHERE (minute, queue, job_type) IN (
+    SELECT minute, queue, job_type FROM pgjobs_minute
+    WHERE minute > '{LIFETIME}' AND minute < clock_timestamp() - make_interval(secs => %(age)s)
+    ORDER BY minute, queue, job_type LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING 1"""  # noqa: S608 - one constant
+
+_PRUNED_AT_ONCE = 5_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of jobs of one type in one queue. Lists are counts by bucket, without the zeros at their end."""
+
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    retried: int = 0
+    wait_seconds: float = 0.0
+    run_seconds: float = 0.0
+    waits: list[int] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
+
+    def measure(self, waited: float, ran: float) -> None:
+        """Note one attempt's times, in seconds."""
+        self.wait_seconds += waited
+        self.run_seconds += ran
+        _count(self.waits, waited)
+        _count(self.runs, ran)
+
+    def add(self, other: Tally) -> None:
+        """Take the figures of ``other`` in."""
+        for name in ("done", "failed", "dead", "retried", "wait_seconds", "run_seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.waits = summed(self.waits, other.waits)
+        self.runs = summed(self.runs, other.runs)
+
+
+Tallies = Mapping[tuple[str, str], Tally]
+"""By queue and job type."""
+
+
+def add(tallies: Tallies, *, using: str) -> None:
+    """Add what was counted to the present minute, by the database's clock, and to the sums of all times."""
+    if not tallies:
+        return
+    each = list(tallies.values())
+    params: dict[str, object] = {
+        name: [getattr(tally, name) for tally in each]
+        for name in ("done", "failed", "dead", "retried", "wait_seconds", "run_seconds")
+    }
+    params["queues"] = [queue for queue, _ in tallies]
+    params["types"] = [job_type for _, job_type in tallies]
+    params["waits"] = [_array(tally.waits) for tally in each]
+    params["runs"] = [_array(tally.runs) for tally in each]
+    rows(using, _ADD_SQL, params)
+
+
+def prune(days: float, *, using: str) -> int:
+    """Remove the minutes that are older, in batches; the sums of all times stay. How many rows went."""
+    total = 0
+    while gone := len(rows(using, _PRUNE, {"age": days * 86_400, "limit": _PRUNED_AT_ONCE})):
+        total += gone
+        if gone < _PRUNED_AT_ONCE:
+            break
+    return total
+
+
+def summed(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Counts by bucket, added; the lists may differ in length."""
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    return [n + (shorter[i] if i < len(shorter) else 0) for i, n in enumerate(longer)]
+
+
+def percentile(counts: Sequence[int], share: float) -> float | None:
+    """Seconds that ``share`` of the attempts stayed below; None when there were none.
+
+    The buckets double, and within one a value is taken as equally likely everywhere: the answer is right to within a
+    factor of two. What is longer than the last bound is answered with that bound.
+    """
+    wanted = sum(counts) * share
+    if not wanted:
+        return None
+    below = 0
+    for index, count in enumerate(counts):
+        if count and below + count >= wanted:
+            if index >= len(BOUNDS):
+                return BOUNDS[-1]
+            lower = BOUNDS[index - 1] if index else 0.0
+            return lower + (BOUNDS[index] - lower) * (wanted - below) / count
+        below += count
+    return BOUNDS[-1]
+
+
+def _count(counts: list[int], seconds: float) -> None:
+    bucket = bisect_left(BOUNDS, seconds)
+    if bucket >= len(counts):
+        counts.extend([0] * (bucket + 1 - len(counts)))
+    counts[bucket] += 1
+
+
+def _array(counts: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, counts)) + "}"

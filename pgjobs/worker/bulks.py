@@ -1,0 +1,61 @@
+"""The chore of carrying bulk operations: one batch between two claims, at the pace of each operation."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from pgjobs.bulk.runner import hold, run_batch, running
+from pgjobs.connections import OUTAGE
+from pgjobs.worker import clock
+
+logger = logging.getLogger("pgjobs.bulk")
+
+_LOOK_EVERY = (
+    10.0  # seconds, in a process that is never idle; whoever starts an operation does the first batch
+)
+_AGAIN = 1.0  # until an operation is looked at again that somebody else has in hand
+_BREATH = 0.02  # between two batches, so that claims have their turn
+
+
+class BulkCarrier:
+    """Any number of workers may carry one operation: each batch locks it, and the others pass by."""
+
+    def __init__(self, name: str, *, using: str) -> None:
+        self._name = name
+        self._using = using
+        self._due = clock.now() + _LOOK_EVERY * random.uniform(0.2, 1.0)
+        self._carrying = False
+
+    @property
+    def due(self) -> float:
+        """When to look next, on the worker's clock."""
+        return self._due
+
+    def looked(self, *, running: bool) -> None:
+        """Somebody has just seen whether an operation is to be carried."""
+        if not running:
+            self._due = clock.now() + _LOOK_EVERY
+        elif not self._carrying:
+            self._due = clock.now()
+
+    def run_if_due(self) -> None:
+        """A batch of each operation that runs."""
+        if clock.now() < self._due:
+            return
+        waits = [self._batch(pk) for pk in running(using=self._using)]
+        self._carrying = bool(waits)
+        pause = min(waits) if waits else _LOOK_EVERY * random.uniform(0.8, 1.2)
+        self._due = clock.now() + pause
+
+    def _batch(self, pk: int) -> float:
+        """Seconds until the next one of this operation. What its own fault stops does not stop the worker."""
+        try:
+            batch = run_batch(pk, by=self._name, using=self._using)
+        except OUTAGE:
+            raise
+        except Exception as error:
+            logger.exception("bulk=%s cannot be carried on and is paused", pk)
+            hold(pk, error, using=self._using)
+            return _AGAIN
+        return _AGAIN if batch is None else max(batch.wait, _BREATH)

@@ -1,0 +1,103 @@
+"""What this process has settled since the last flush, counted in memory and written every ten seconds if at all."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+
+from django.db import DatabaseError
+
+from pgjobs.conf import get_settings
+from pgjobs.connections import is_outage
+from pgjobs.queue import rollups
+from pgjobs.queue.attempts import Ended
+from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed
+from pgjobs.queue.rollups import Tally
+from pgjobs.queue.settle import written
+from pgjobs.queue.states import JobStatus
+from pgjobs.worker import clock
+
+logger = logging.getLogger("pgjobs.worker")
+
+_FLUSH_EVERY = 10.0
+_PRUNE_EVERY = 3600.0
+_FIELDS = {
+    JobStatus.SUCCEEDED: "done",
+    JobStatus.FAILED: "failed",
+    JobStatus.DEAD: "dead",
+    JobStatus.PENDING: "retried",
+}
+
+
+class Statistics:
+    """Counted by the settler's thread, flushed by the claim loop's. Nothing counted, no statement."""
+
+    def __init__(self, *, using: str) -> None:
+        self._using = using
+        self._lock = threading.Lock()
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._due = math.inf
+        self._prune_due = clock.now()
+        self._ended_at: float | None = None
+
+    def ended(self) -> None:
+        """A job or a turn of an execution has come to an end."""
+        self._ended_at = clock.now()
+
+    @property
+    def done_age(self) -> float | None:
+        """Seconds since the last such end; None when there was none."""
+        return None if self._ended_at is None else clock.now() - self._ended_at
+
+    def settled(self, ended: Ended) -> None:
+        """A settlement has moved its row."""
+        self.ended()
+        if isinstance(ended.outcome, Snoozed | Abandoned):
+            return
+        status = JobStatus.SUCCEEDED if isinstance(ended.outcome, Finished) else written(ended).status
+        job = ended.job
+        with self._lock:
+            tally = self._tallies.get((job.queue, job.job_type))
+            if tally is None:
+                tally = self._tallies[job.queue, job.job_type] = Tally()
+            name = _FIELDS[status]
+            setattr(tally, name, getattr(tally, name) + 1)
+            tally.measure(job.waited, ended.seconds)
+            if self._due is math.inf:
+                self._due = clock.now() + _FLUSH_EVERY
+
+    def seconds_until_due(self) -> float:
+        """How long the next flush may wait."""
+        return max(self._due - clock.now(), 0.0)
+
+    def flush_if_due(self) -> None:
+        """Write, when there is something and its time has come; sometimes remove what is old."""
+        if clock.now() >= self._due:
+            self.flush()
+            if clock.now() >= self._prune_due:
+                self._prune_due = clock.now() + _PRUNE_EVERY
+                rollups.prune(get_settings().statistics_days, using=self._using)
+
+    def flush(self) -> None:
+        """Write now. What the database does not take is kept for the next time; if only its answer was lost, those
+        few are counted twice."""
+        with self._lock:
+            tallies, self._tallies = self._tallies, {}
+            self._due = math.inf
+        try:
+            rollups.add(tallies, using=self._using)
+        except DatabaseError as error:
+            self._take_back(tallies)
+            if is_outage(error):
+                raise
+            logger.exception("the figures of this minute cannot be written yet; work goes on")
+
+    def _take_back(self, tallies: dict[tuple[str, str], Tally]) -> None:
+        with self._lock:
+            for key, tally in tallies.items():
+                if key in self._tallies:
+                    self._tallies[key].add(tally)
+                else:
+                    self._tallies[key] = tally
+            self._due = clock.now() + _FLUSH_EVERY

@@ -1,0 +1,48 @@
+"""A workflow in the browser: its timeline, and a fork from the step that failed."""
+
+from pathlib import Path
+
+import pytest
+
+from pgjobs.models import Execution
+from tests.browser.chromium import expect
+from tests.browser.conftest import TabOf
+from tests.browser.places import page_of
+from tests.jobsapp import workflows
+from tests.jobsapp.models import Effect
+from tests.support.waiting import wait_until
+from tests.support.workers import Spawner
+
+
+@pytest.mark.workers
+def test_a_fork_from_the_failed_step_keeps_what_went_well(
+    tab_of: TabOf, spawn_workers: Spawner, tmp_path: Path
+) -> None:
+    """Scenario 12."""
+    broken = tmp_path / "broken"
+    broken.touch()
+    failed = workflows.five_steps.start(broken=str(broken))
+    spawn_workers()
+    wait_until(lambda: Execution.objects.get(pk=failed.pk).status == "failed")
+    tab = tab_of("ann")
+    tab.open(page_of(failed))
+    timeline = tab.locator('[data-pgjobs-region="timeline"]')
+    expect(timeline.get_by_role("row")).to_have_count(3)  # a head and two steps that went well
+    tab.sees("step 3 cannot work while broken is there")
+    broken.unlink()
+
+    timeline.get_by_role("link", name="Fork from the call that failed…").click()
+    expect(tab.locator("#content")).to_contain_text("1 work[2]")
+    tab.get_by_label("Reason").fill("the file is gone")
+    tab.get_by_role("button", name="Fork").click()
+
+    fork = wait_until(lambda: Execution.objects.exclude(pk=failed.pk).first())
+    wait_until(lambda: Execution.objects.get(pk=fork.pk).status == "succeeded")
+    done = Effect.objects.values_list("key", flat=True)
+    assert sorted(key for key in done if key.startswith(f"{fork.pk}:")) == [
+        f"{fork.pk}:work-{n}" for n in (3, 4, 5)
+    ]
+    assert Effect.objects.filter(key=f"{failed.pk}:work-1").count() == 1
+    tab.open(page_of(fork))
+    expect(tab.locator('[data-pgjobs-region="relatives"]')).to_contain_text(str(failed.pk))
+    expect(tab.locator('[data-pgjobs-region="timeline"]').get_by_role("img")).not_to_have_count(0)

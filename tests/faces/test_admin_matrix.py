@@ -1,0 +1,205 @@
+"""Who may do what from which state: every verb of the table of rights, for every person, in every state."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from pgjobs.models import Execution, Job, OperatorAction
+from pgjobs.queue.rights import RIGHTS, Right
+from pgjobs.queue.states import JobStatus
+from pgjobs.workflows.states import ExecutionStatus
+from tests.faces.pages import VIEW, address, person, text_of
+from tests.faces.rows import make_job
+from tests.workflows.rows import execution
+
+pytestmark = pytest.mark.django_db
+
+CODENAMES = sorted({right.permission.removeprefix("pgjobs.") for right in RIGHTS})
+Act = Callable[[Client, Any, Right], Any]
+
+
+def press_job(client: Client, job: Job, right: Right) -> Any:
+    seen = {"expected": f"{job.status}:{job.attempt_count}"}
+    if right.verb == "edit_copy":
+        data = {**seen, "edit": "1", "payload": '{"value": 2}'}
+        return client.post(address("job_options", job.pk), data)
+    return client.post(address(f"job_{right.verb}", job.pk), seen)
+
+
+def press_execution(client: Client, row: Execution, right: Right) -> Any:
+    data = {
+        "expected": f"{row.status}:{row.attempt_count}",
+        "reason": "asked for",
+        "name": "paid",
+        "from_ordinal": "0",
+    }
+    return client.post(address(f"execution_{right.verb}", row.pk), data)
+
+
+CASES = [
+    (right, status)
+    for right in RIGHTS
+    for status in {"job": JobStatus.values, "execution": ExecutionStatus.values}.get(right.target, ())
+]
+
+
+def made(right: Right, status: str) -> Any:
+    if right.target == "execution":
+        return execution(status)
+    columns: dict[str, Any] = {"available_at": "2100-01-01T00:00:00Z"} if status == "pending" else {}
+    if right.verb == "restore" and status in right.states:
+        columns["discarded_at"] = "2026-01-01T00:00:00Z"
+    return make_job(status, payload={"value": 1}, **columns)
+
+
+def standing(row: Any) -> list[Any]:
+    """All that a verb could have changed."""
+    model = type(row)
+    return list(model.objects.order_by("pk").values())
+
+
+@pytest.mark.parametrize(("right", "status"), CASES, ids=lambda each: getattr(each, "verb", each))
+def test_a_verb_moves_what_it_fits_for_those_who_may_and_nothing_else(right: Right, status: str) -> None:
+    row = made(right, status)
+    press: Act = press_job if right.target == "job" else press_execution
+    codename = right.permission.removeprefix("pgjobs.")
+    besides = ["retry_job"] if right.verb == "edit_copy" else []
+    others = [name for name in CODENAMES if name != codename]
+    before = standing(row)
+
+    refused = press(person("everything-else", *others), row, right)
+
+    assert refused.status_code == 403
+    assert standing(row) == before
+    [told] = OperatorAction.objects.all()
+    assert (told.verb, told.target_kind, told.target_ids) == (right.verb, right.target, [row.pk])
+    assert (told.actor, told.via, told.refused, told.done) == ("everything-else", "admin", 1, 0)
+
+    answer = press(person("this-alone", codename, *besides), row, right)
+
+    fits = not right.states or status in right.states
+    assert answer.status_code in (200, 302)
+    latest = OperatorAction.objects.latest("pk")
+    if fits:
+        assert (latest.actor, latest.done) == ("this-alone", 1)
+    else:
+        assert standing(row) == before
+
+
+@pytest.mark.parametrize("right", dict.fromkeys(right for right, _ in CASES), ids=lambda right: right.verb)
+def test_who_may_not_look_may_not_act(right: Right, client: Client) -> None:
+    row = made(right, min(right.states, default="succeeded"))
+    blind = person("blind", *CODENAMES)
+    User.objects.get(username="blind").user_permissions.remove(*Permission.objects.filter(codename__in=VIEW))
+    press: Act = press_job if right.target == "job" else press_execution
+    before = standing(row)
+
+    assert press(blind, row, right).status_code == 403
+    assert press(client, row, right).status_code == 302  # to the login
+    assert standing(row) == before
+
+
+@pytest.mark.parametrize("status", JobStatus.values)
+def test_a_viewer_sees_no_buttons(status: str) -> None:
+    job = make_job(status, payload={"token": "tok-5566"})
+    client = person("viewer")
+
+    for page in (
+        address("job_change", job.pk),
+        address("runningjob_changelist"),
+        address("queue_changelist"),
+    ):
+        text = text_of(client, page)
+        content = text[text.index('id="content-main"') :]
+        assert "<form" not in content, page
+
+
+@pytest.mark.parametrize("verb", ["retry", "cancel", "release", "run_now", "discard"])
+def test_a_stale_tab_does_nothing_and_says_what_happened_meanwhile(verb: str) -> None:
+    [right] = [each for each in RIGHTS if each.target == "job" and each.verb == verb]
+    job = made(right, next(iter(right.states)))
+    client = person("ann", right.permission.removeprefix("pgjobs."))
+    seen = {"expected": f"{job.status}:{job.attempt_count}"}
+    Job.objects.filter(pk=job.pk).update(attempt_count=job.attempt_count + 3)
+    before = standing(job)
+
+    response = client.post(address(f"job_{verb}", job.pk), seen, follow=True)
+
+    assert "Nothing was done" in response.content.decode()
+    assert "when you looked" in response.content.decode()
+    assert standing(job) == before
+
+
+def test_ticked_rows_carry_what_was_seen_too() -> None:
+    moved, still = make_job("dead"), make_job("dead")
+    client = person("ann", "retry_job")
+    text = text_of(client, address("job_changelist"))
+    for job in (moved, still):
+        assert f'name="seen" value="{job.pk}:dead:1"' in text
+    Job.objects.filter(pk=moved.pk).update(attempt_count=5)
+
+    client.post(
+        address("job_changelist"),
+        {
+            "action": "retry_selected",
+            "index": "0",
+            "_selected_action": [moved.pk, still.pk],
+            "seen": [f"{moved.pk}:dead:1", f"{still.pk}:dead:1"],
+        },
+    )
+
+    assert {job.pk: job.status for job in Job.objects.all()} == {moved.pk: "dead", still.pk: "pending"}
+
+
+@pytest.mark.parametrize(
+    "seen", ["", "dead", "dead:", ":1", "dead:x", "dead:-1", "dead:99999999999999999999"]
+)
+def test_a_form_that_says_nothing_sensible_of_what_was_seen_is_taken_as_saying_nothing(seen: str) -> None:
+    job = make_job("dead")
+
+    person("ann", "retry_job").post(address("job_retry", job.pk), {"expected": seen})
+
+    assert Job.objects.get().status == "pending"
+
+
+@pytest.mark.parametrize("where", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
+def test_a_verb_leads_back_to_this_site_only(where: str) -> None:
+    job = make_job("dead")
+
+    response = person("ann", "retry_job").post(address("job_retry", job.pk), {"next": where})
+
+    assert response["Location"] == address("job_change", job.pk)
+
+
+def test_a_verb_leads_back_to_the_list_with_its_filters() -> None:
+    job = make_job("running")
+    back = address("runningjob_changelist") + "?queue=default"
+
+    response = person("ann", "cancel_job").post(address("job_cancel", job.pk), {"next": back})
+
+    assert response["Location"] == back
+
+
+def test_too_many_ticked_are_refused() -> None:
+    response = person("ann", "cancel_job").post(
+        address("job_cancel_ticked"), {"_selected_action": list(range(1, 102))}, follow=True
+    )
+
+    assert "101 are ticked, and 100 are the most" in response.content.decode()
+
+
+def test_enter_in_a_field_presses_no_verb() -> None:
+    """The first button of a form is what Enter presses: one that does nothing, where there are several."""
+    job = make_job("dead")
+    make_job("running")
+    client = person("root", is_superuser=True)
+    pages = ("job_change", job.pk), ("job_options", job.pk), ("runningjob_changelist",)
+    for name, *args in pages:
+        content = text_of(client, address(name, *args)).split('id="content-main"')[1]
+        for form in re.findall(r"<form.*?</form>", content, re.DOTALL):
+            buttons = re.findall(r'<button type="submit"[^>]*>', form)
+            assert len(buttons) < 2 or buttons[0] == '<button type="submit" disabled hidden>', (name, buttons)

@@ -1,0 +1,122 @@
+"""What a look costs on a large table: statements, and pages of memory touched. Seeded once."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from pgjobs.health import reading
+from pgjobs.health.errors import error_groups, group_detail
+from pgjobs.health.examination import examine
+from pgjobs.health.overview import overview
+from pgjobs.health.series import throughput
+from pgjobs.health.why import why
+from pgjobs.queue.models import Job
+from tests.leases.plans import Recorder
+from tests.support.own_database import connection
+
+ROWS = 200_000
+
+# Mostly finished work: 15 % wait (a third of it for later), 2 % are dead, of 30 causes, 500 of the last hour; 150 run.
+_SEED = """
+INSERT INTO pgjobs_job (job_type, queue, payload, status, available_at, completed_at, last_error, priority,
+                        fingerprint, error_class)
+SELECT 'type.' || n %% 20, 'queue-' || n %% 7, jsonb_build_object('n', n, 'text', repeat('x', 100)), status,
+       now() + make_interval(secs => CASE WHEN n %% 3 = 0 THEN n ELSE -n END),
+       CASE WHEN status <> 'pending' THEN now() - make_interval(secs => n / 7.0) END, 'Error: number ' || n,
+       (100 + n %% 3)::smallint, CASE WHEN status = 'dead' THEN md5((n / 50 %% 30)::text) END,
+       CASE WHEN status = 'dead' THEN 'Error' END
+FROM (SELECT n, CASE WHEN n %% 20 < 3 THEN 'pending' WHEN n %% 50 = 4 THEN 'dead' ELSE 'succeeded' END AS status
+      FROM generate_series(1, %(rows)s) AS n) AS made"""
+_RUNNING = """
+INSERT INTO pgjobs_job (job_type, queue, status, lease_owner, lease_token, lease_expires_at, started_at, attempt_count)
+SELECT 'type.1', 'queue-' || n %% 7, 'running', 'w-' || n %% 10, gen_random_uuid(), now() + interval '20 s', now(), 1
+FROM generate_series(1, 150) AS n"""
+_WORKERS = """
+INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, heartbeat_at, last_poll_at, stopped_at)
+SELECT 'w-' || n, 'host', n, '1', '[]', 20, now(), now(), CASE WHEN n > 10 THEN now() END
+FROM generate_series(1, 300) AS n"""
+_MINUTES = """
+INSERT INTO pgjobs_minute (minute, queue, job_type, done, dead, wait_counts, run_counts)
+SELECT date_trunc('minute', now()) - make_interval(mins => m), 'queue-' || t %% 7, 'type.' || t, 100,
+       (m %% 10 = 0)::int, '{1,2,3,4,5,6}', '{5,4,3,2,1}'
+FROM generate_series(0, 2879) AS m, generate_series(0, 19) AS t"""
+
+_TABLES = ("pgjobs_job", "pgjobs_worker", "pgjobs_minute")
+
+
+@pytest.fixture(scope="module")
+def seeded(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """ROWS jobs, committed and vacuumed once for the whole module."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        for sql in (_SEED, _RUNNING, _WORKERS, _MINUTES):
+            cursor.execute(sql, {"rows": ROWS})
+        for table in _TABLES:
+            cursor.execute(f"VACUUM ANALYZE {table}")
+        yield
+        for table in _TABLES:
+            cursor.execute(f"TRUNCATE {table}")
+
+
+@pytest.fixture
+def large(seeded: None, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That table, in a transaction of the test's own. Pages count here; milliseconds depend on who else is busy."""
+    monkeypatch.setattr(reading, "TIMEOUT", "30s")
+
+
+def cost(look: Callable[[], Any]) -> tuple[int, int, str]:
+    """Statements that read, pages touched, and the plans for the message."""
+    _middle.cache_clear()
+    _middle()
+    recorder = Recorder()
+    with connection.execute_wrapper(recorder):
+        look()
+    plans = [plan for plan in recorder.plans if plan.node["Node Type"] != "Result"]
+    return len(plans), sum(plan.buffers for plan in plans), "\n\n".join(map(str, plans))
+
+
+def why_one() -> Any:
+    """The reasons of a job in the middle of its queue."""
+    return why(int(_middle()))
+
+
+@cache
+def _middle() -> int:
+    return (
+        Job.objects.filter(status="pending", queue="queue-3")
+        .order_by("available_at")
+        .values_list("pk", flat=True)[100]
+    )
+
+
+@pytest.mark.parametrize(
+    ("look", "statements", "buffers"),
+    [
+        (examine, 12, 4_000),
+        (overview, 16, 6_000),
+        (error_groups, 1, 3_000),
+        (lambda: group_detail(error_groups().groups[0].fingerprint), 4, 3_500),
+        (throughput, 2, 200),
+        (lambda: throughput(minutes=1440), 2, 2_500),
+        (why_one, 8, 600),
+    ],
+    ids=["examine", "overview", "errors", "group", "series", "day", "why"],
+)
+def test_a_look_is_bounded(
+    large: None, monkeypatch: pytest.MonkeyPatch, look: Callable[[], Any], statements: int, buffers: int
+) -> None:
+    monkeypatch.setattr(
+        reading, "TIMEOUT", "30s"
+    )  # pages count here; milliseconds depend on who else is busy
+    sent, touched, plans = cost(look)
+    assert sent <= statements, plans
+    assert touched <= buffers, plans
+
+
+def test_the_seed_is_what_it_says(large: None) -> None:
+    look = overview()
+    assert look.missing == {} and look.verdict.unknown == {}
+    assert look.totals is not None and look.totals.ready == 10_001 and look.totals.running == 150
+    found = error_groups()
+    assert len(found.groups) == 30 and found.complete and 100 <= found.groups[0].jobs <= 200
