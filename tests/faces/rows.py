@@ -50,6 +50,8 @@ def make_worker(name: str = "host.1.abc", **columns: Any) -> Worker:
 def seed(rows: int) -> None:
     """A table of that many rows, with fresh statistics."""
     with connection.cursor() as cursor:
+        # VACUUM marks a page as visible to all only when the commit of its rows is on disk.
+        cursor.execute("SET synchronous_commit = on")
         cursor.execute(_SEED, [rows])
         cursor.execute("VACUUM (ANALYZE) pgjobs_job")
 

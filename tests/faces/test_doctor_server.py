@@ -247,7 +247,8 @@ def test_connections_that_workers_may_need() -> None:
 
 
 def test_a_prepared_transaction() -> None:
-    run("BEGIN", "INSERT INTO pgjobs_job (job_type) VALUES ('t')", "PREPARE TRANSACTION 'order-17'")
+    quiet = "SET LOCAL pgjobs.notify = 'off'"  # a transaction that notifies cannot be prepared
+    run("BEGIN", quiet, "INSERT INTO pgjobs_job (job_type) VALUES ('t')", "PREPARE TRANSACTION 'order-17'")
     try:
         finding = one("prepared-transaction", snapshot_seconds=0)
         assert "'order-17'" in finding.what and "ROLLBACK PREPARED 'order-17';" in finding.cure

@@ -50,6 +50,8 @@ _TABLES = ("pgjobs_job", "pgjobs_worker", "pgjobs_minute")
 def seeded(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """ROWS jobs, committed and vacuumed once for the whole module."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
+        # VACUUM marks a page as visible to all only when the commit of its rows is on disk.
+        cursor.execute("SET synchronous_commit = on")
         for sql in (_SEED, _RUNNING, _WORKERS, _MINUTES):
             cursor.execute(sql, {"rows": ROWS})
         for table in _TABLES:
