@@ -14,6 +14,7 @@ from typing import Any
 from django.db import transaction
 
 from pgjobs.connections import rows
+from pgjobs.leases.fence import by_key
 from pgjobs.leases.lanes import KNOWN_LANES, Position, all_lanes, literally, not_paused, table_of
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING
@@ -42,7 +43,7 @@ UPDATE {table} AS leased
 SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner = %(owner)s,
     lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
     lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
-FROM due WHERE leased.id = due.id
+FROM due WHERE leased.id = due.id AND {by_key}
 RETURNING due.place, leased.priority, leased.available_at::text, leased.id, leased.queue, {columns}"""
 
 _OWN_COLUMNS = 5  # those of RETURNING that are the claim's own
@@ -114,7 +115,9 @@ def _claim_sql(model: type[LeasedRow], limit: int, lanes: str, columns: tuple[st
         due = _DUE.format(
             lanes=walk, columns=names, picked=picked, limit=limit, open=not_paused("lane.queue", "queue")
         )
-    return _CLAIM.format(due=due, table=table_of(model), running=RUNNING, columns=", ".join(columns))
+    return _CLAIM.format(
+        due=due, table=table_of(model), running=RUNNING, columns=", ".join(columns), by_key=by_key("due")
+    )
 
 
 def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:

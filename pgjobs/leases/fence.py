@@ -32,6 +32,15 @@ GIVEN = "unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS given(id, token)"
 """The leases a statement is about, as rows."""
 
 
+def by_key(cte: str) -> str:
+    """``leased.id`` is one of the ids in ``cte``, in words that lead every plan through the primary key.
+
+    A join alone leaves the planner the choice, and for a hundred ids of a table of some hundred pages it reads them
+    all, or walks the primary key from its start: measured, 3 ms of a claim of 160 rows from a table of 20,000.
+    """
+    return f"leased.id = ANY(ARRAY(SELECT id FROM {cte}))"  # noqa: S608 - a name of ours
+
+
 def held_rows(table: str, *, locking: str = "FOR NO KEY UPDATE") -> str:
     """SELECT of the ids in ``given`` that are still held under the given token, locked in id order.
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from pgjobs import signals
 from pgjobs.conf import get_settings
 from pgjobs.connections import OUTAGE, retrying, rows
-from pgjobs.leases.fence import LEASE_CLEARED, error_appended
+from pgjobs.leases.fence import LEASE_CLEARED, by_key, error_appended
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING
 
@@ -54,7 +54,7 @@ SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
     {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
     errors = {errors},{lost}
     {cleared}
-FROM told WHERE leased.id = told.id
+FROM told WHERE leased.id = told.id AND {by_key}
 RETURNING leased.id, leased.status"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
@@ -193,4 +193,5 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         if rules.lost_class
         else "",
         cleared=LEASE_CLEARED,
+        by_key=by_key("told"),
     )

@@ -11,7 +11,7 @@ from django.db import OperationalError, transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, retrying, rows
-from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, error_appended, held_rows
+from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, by_key, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
 from pgjobs.queue.fingerprints import fingerprint
@@ -67,7 +67,7 @@ SET status = given.status,
     note = given.note,
     {cleared}
 FROM held JOIN given USING (id)
-WHERE leased.id = held.id
+WHERE leased.id = held.id AND {by_key}
 RETURNING leased.id"""
 
 _ENTRY = (
@@ -85,13 +85,15 @@ UPDATE pgjobs_job AS leased
 SET status = 'succeeded', result = given.result::jsonb, note = '', completed_at = clock_timestamp(),
     completed_by = leased.lease_owner, {cleared}
 FROM held JOIN given USING (id)
-WHERE leased.id = held.id
+WHERE leased.id = held.id AND {by_key}
 RETURNING leased.id"""
 
 _TABLE = "pgjobs_job"
 _HELD = held_rows(_TABLE, locking="FOR NO KEY UPDATE SKIP LOCKED")
-_SETTLE_SQL = _SETTLE.format(held=_HELD, errors=error_appended(_ENTRY), cleared=LEASE_CLEARED)
-_SUCCEED_SQL = _SUCCEED.format(held=_HELD, cleared=LEASE_CLEARED)
+_SETTLE_SQL = _SETTLE.format(
+    held=_HELD, errors=error_appended(_ENTRY), cleared=LEASE_CLEARED, by_key=by_key("held")
+)
+_SUCCEED_SQL = _SUCCEED.format(held=_HELD, cleared=LEASE_CLEARED, by_key=by_key("held"))
 
 _LANDED = """
 SELECT job.id FROM pgjobs_job AS job
