@@ -117,8 +117,11 @@ def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
 def hold(pk: int, error: BaseException, *, using: str) -> None:
     """Pause an operation whose batches fail, so that a person sees why and no carrier fails at it for ever."""
     note = storable_text(f"a batch failed: {type(error).__name__}: {error}", 1_000)
-    found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
-    found.update(state=BulkState.PAUSED.value, note=note)
+    with transaction.atomic(using=using):
+        found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
+        held = found.select_for_update(skip_locked=True).values_list("pk", flat=True)
+        # Where another carrier has it in hand, that one will see for itself.
+        found.filter(pk__in=list(held)).update(state=BulkState.PAUSED.value, note=note)
 
 
 def watched(operation: BulkOperation, *, using: str) -> tuple[int, int]:
