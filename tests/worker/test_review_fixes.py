@@ -17,13 +17,10 @@ from django.db import DatabaseError, InternalError, OperationalError, connection
 from pgjobs import Backoff, Retry, Snooze, job, signals
 from pgjobs.backoff import MAX_DELAY_SECONDS
 from pgjobs.leases.states import Lease
-from pgjobs.models import Minute, Worker
 from pgjobs.queue.attempts import ClaimedJob, Ended
-from pgjobs.queue.control import release
-from pgjobs.queue.outcomes import Failed, Problem, Raised, Snoozed
+from pgjobs.queue.outcomes import Failed, Raised, Snoozed
 from pgjobs.queue.registry import registry
-from pgjobs.queue.rollups import LIFETIME
-from pgjobs.worker import clock, deadlines, registration, supervisor
+from pgjobs.worker import clock, supervisor
 from pgjobs.worker.children import Child
 from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
@@ -31,11 +28,9 @@ from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.process import WorkerProcess
 from pgjobs.worker.registration import Vitals
-from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.supervisor import Supervisor
 from tests.jobsapp.jobs import ok
-from tests.leases.factories import claim, running
-from tests.leases.sessions import sessions, transaction_open
+from tests.leases.factories import running
 from tests.support.own_database import QUEUE
 from tests.support.waiting import wait_until
 from tests.support.workers import Workers
@@ -249,55 +244,6 @@ def test_progress_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
         heartbeat._write_progress()
 
     assert len(rounds) == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_holds_the_row_of_a_worker_or_the_figures_holds_neither_renewals_nor_claims() -> None:
-    """Somebody tidies up by hand, and has not committed yet."""
-    registration.register(OPTIONS, [], using=QUEUE)
-    told = running()
-    figures = Statistics(using=QUEUE)
-    figures.settled(Ended(told, Snoozed(1, "")))
-    figures.settled(Ended(told, Raised(Problem("error", "ValueError", "no"), 5)))
-    figures.flush()
-    figures.settled(Ended(told, Raised(Problem("error", "ValueError", "no"), 5)))
-    holdings = Holdings(30)
-    [holding] = holdings.add([told], clock.now() - 20)
-
-    def tidy_up() -> None:
-        Worker.objects.update(busy=99)
-        Minute.objects.update(retried=99)
-
-    with sessions("operator") as [operator]:
-        held = transaction_open(operator, tidy_up)
-        beat(holdings)._renew()
-        registration.close(OPTIONS.name, using=QUEUE)
-        figures.flush()
-        assert figures.seconds_until_due() > 0
-        held.finish()
-
-    assert holding.good_until > clock.now() + 20
-    figures.flush()
-    assert set(Minute.objects.filter(minute=LIFETIME).values_list("retried", flat=True)) == {100}
-    beat(holdings)._renew()
-    assert Worker.objects.get().busy == 0
-
-
-@pytest.mark.django_db
-def test_a_row_that_the_same_process_claims_again_ends_its_first_attempt() -> None:
-    """Somebody released it: the first handler must learn of it, and its timeout must hold as before."""
-    told = running()
-    holdings = Holdings(30)
-    [first] = holdings.add([told], clock.now())
-    release([told.lease.pk], actor="ann")
-    [again] = holdings.add(claim(), clock.now())
-
-    assert again.place == first.place and first.lost and not again.lost
-    first.deadline = clock.now() - 60
-    first.timed_out = True
-    assert deadlines.enforce(holdings.all(), 5) == [first]
-    holdings.drop([first])
-    assert holdings.all() == [again] and len(holdings) == 1
 
 
 # The executor
