@@ -23,6 +23,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _MAX_INT_BITS = 14_000  # json refuses integers of more than 4,300 digits, about 14,280 bits
 _SMALL = 2**63
+_PLAIN = {int, float, bool, type(None), bytes, dt.date, dt.datetime, uuid.UUID}
 
 
 def dumps(value: Any, *, label: str, max_bytes: int) -> str:
@@ -146,9 +147,11 @@ def _dict(value: dict[Any, Any], path: str, depth: int) -> dict[str, Any]:
     for key, inner in value.items():
         if type(key) is not str:
             if not isinstance(key, str):
+                # The repr of a model may ask the database, in the middle of a COPY for instance.
+                shown = f"the key {key!r}" if type(key) in _PLAIN else "a key"
                 raise NotStorable(
                     path,
-                    f"the key {key!r} is {type(key).__name__}, not text",
+                    f"{shown} is {type(key).__name__}, not text",
                     "JSON keys are text: use str(key).",
                 )
             key = str.__str__(key)

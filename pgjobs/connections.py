@@ -59,11 +59,17 @@ def retrying(using: str, work: Callable[[], Result]) -> Result:
             return work()
         except DatabaseError as error:
             last = tried == _TRIES - 1
-            if last or connections[using].in_atomic_block or sqlstate(error) not in _TRANSIENT:
+            if last or _of_the_caller(using) or sqlstate(error) not in _TRANSIENT:
                 raise
         # Rivals that collided would collide again if they came back in step.
         time.sleep(random.uniform(0, 0.01 * 2**tried))
     raise AssertionError("unreachable")
+
+
+def _of_the_caller(using: str) -> bool:
+    """Whether there is a transaction that the caller ends: a block of Django's, or autocommit turned off."""
+    connection = connections[using]
+    return connection.in_atomic_block or not connection.autocommit
 
 
 def sqlstate(error: BaseException) -> str:
@@ -86,13 +92,13 @@ def passing(error: BaseException) -> bool:
     return isinstance(error, DatabaseError) and sqlstate(error) in _TRANSIENT
 
 
-def brief_locks(using: str) -> None:
+def brief_locks(using: str, limit: str = _BRIEFLY) -> None:
     """For the rest of this transaction, give up on a lock that somebody holds for more than a moment.
 
     A transaction of the project's that has signalled, decided or cancelled holds rows until it commits; the one
     thread that writes for a whole process must not stand still for it.
     """
-    rows(using, "SELECT set_config('lock_timeout', %(limit)s, true)", {"limit": _BRIEFLY})
+    rows(using, "SELECT set_config('lock_timeout', %(limit)s, true)", {"limit": limit})
 
 
 def busy(error: BaseException) -> bool:

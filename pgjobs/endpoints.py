@@ -44,7 +44,9 @@ class Lately(Generic[Value]):
         """The value, made anew when it is too old."""
         with self._lock:
             if self._made is None or time.monotonic() - self._made[0] > self._seconds:
-                self._made = (time.monotonic(), self._make())
+                value = self._make()
+                # Its age counts from here: of a slow one those who waited take the same.
+                self._made = (time.monotonic(), value)
             return self._made[1]
 
     def forget(self) -> None:

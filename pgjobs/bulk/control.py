@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.models.functions import Now
 
 from pgjobs import codec
@@ -15,7 +15,7 @@ from pgjobs.bulk.filters import COUNT_LIMIT, SAMPLE, VERBS, checked, count, in_w
 from pgjobs.bulk.models import BulkOperation
 from pgjobs.bulk.states import ENDED, SOURCES, BulkState
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows
+from pgjobs.connections import brief_locks, busy, rows
 from pgjobs.exceptions import InvalidOption
 from pgjobs.queue import audit
 from pgjobs.queue.acting import LARGEST_ID, VerbOutcome, listed, record_outcomes
@@ -24,6 +24,8 @@ logger = logging.getLogger("pgjobs.control")
 
 MOST_WATCHED = 1_000
 """Jobs that a canary or a stop rule can look at."""
+
+_PATIENCE = "5s"  # a batch takes well under a second
 
 _MOVES: dict[str, tuple[str, BulkState]] = {
     "start": ("started", BulkState.RUNNING),
@@ -138,19 +140,39 @@ def stop(pk: int, *, actor: Any, reason: str = "", expected: str | None = None) 
 
 
 def _move(verb: str, pk: int, actor: Any, reason: str, expected: str | None, **columns: Any) -> VerbOutcome:
-    """One transaction: lock, compare, move, record. A batch on its way is waited for."""
+    """One transaction: lock, compare, move, record. A batch on its way is waited for, but not for ever: whoever does it
+    may stand still."""
     using = get_settings().database
+    alone = not connections[using].in_atomic_block
+    try:
+        with transaction.atomic(using=using):
+            if alone:  # in a transaction of the caller's the limit would outlive the move
+                brief_locks(using, _PATIENCE)
+            return _moved(verb, pk, actor, reason, expected, columns, using)
+    except DatabaseError as error:
+        if not busy(error) or not alone:
+            raise
+    message = (
+        f"a batch of it has not ended for {_PATIENCE}: whoever carries it may stand still. Try again; if it stays so, "
+        f"end that worker, or its session with pg_terminate_backend"
+    )
+    state = BulkOperation._base_manager.using(using).filter(pk=pk).values_list("state", flat=True).first()
+    return VerbOutcome(pk, False, message, state, conflict=True)
+
+
+def _moved(
+    verb: str, pk: int, actor: Any, reason: str, expected: str | None, columns: dict[str, Any], using: str
+) -> VerbOutcome:
     done, target = _MOVES[verb]
-    with transaction.atomic(using=using):
-        found = BulkOperation._base_manager.using(using).filter(pk=pk if 0 < pk <= LARGEST_ID else 0)
-        operation = found.select_for_update().first()
-        outcome = _judged(verb, done, target, operation, pk, expected)
-        if operation is not None and outcome.done:
-            note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), 1_000)
-            paced = {"paced_from": Now(), "allowance": 1.0} if target is BulkState.RUNNING else {}
-            found.update(state=target, note=note, **paced, **columns)
-        details = {} if operation is None else _told(operation)
-        record_outcomes("bulk", verb, [outcome], actor=actor, reason=reason, details=details)
+    found = BulkOperation._base_manager.using(using).filter(pk=pk if 0 < pk <= LARGEST_ID else 0)
+    operation = found.select_for_update().first()
+    outcome = _judged(verb, done, target, operation, pk, expected)
+    if operation is not None and outcome.done:
+        note = codec.storable_text(f"{done} by {actor}" + (f": {reason}" if reason else ""), 1_000)
+        paced = {"paced_from": Now(), "allowance": 1.0} if target is BulkState.RUNNING else {}
+        found.update(state=target, note=note, **paced, **columns)
+    details = {} if operation is None else _told(operation)
+    record_outcomes("bulk", verb, [outcome], actor=actor, reason=reason, details=details)
     logger.info("bulk=%s verb=%s done=%s by=%s", pk, verb, outcome.done, actor)
     return outcome
 

@@ -30,6 +30,7 @@ RUNNING_SQL = "EXISTS (SELECT 1 FROM pgjobs_bulkoperation WHERE state = 'running
 """An SQL expression: whether :func:`running` would name any."""
 
 _BUSY = 0.5  # seconds until a batch is tried again that met a lock
+_LONGEST_SLEEP = 10.0  # seconds, however slow the pace: somebody may stop it
 _MOST_CONFLICTS = 200
 
 # Locks: jobs in id order, skipping what others hold, so that no batch stands still for a handler's transaction.
@@ -95,7 +96,7 @@ def carry(
         if batch.state is not BulkState.RUNNING or (seconds is not None and (batch.wait or spent > seconds)):
             return batch.state
         if batch.wait:
-            sleep(batch.wait)
+            sleep(min(batch.wait, _LONGEST_SLEEP))
 
 
 def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
@@ -117,8 +118,11 @@ def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
 def hold(pk: int, error: BaseException, *, using: str) -> None:
     """Pause an operation whose batches fail, so that a person sees why and no carrier fails at it for ever."""
     note = storable_text(f"a batch failed: {type(error).__name__}: {error}", 1_000)
-    found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
-    found.update(state=BulkState.PAUSED.value, note=note)
+    with transaction.atomic(using=using):
+        found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
+        held = found.select_for_update(skip_locked=True).values_list("pk", flat=True)
+        # Where another carrier has it in hand, that one will see for itself.
+        found.filter(pk__in=list(held)).update(state=BulkState.PAUSED.value, note=note)
 
 
 def watched(operation: BulkOperation, *, using: str) -> tuple[int, int]:

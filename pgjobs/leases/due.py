@@ -14,7 +14,7 @@ WITH RECURSIVE lanes(queue, priority) AS ({lanes})
 SELECT COALESCE(bool_or(first.due), false),
        LEAST(extract(epoch FROM min(head.available_at) - statement_timestamp()),
              (SELECT extract(epoch FROM min(until) - statement_timestamp())
-              FROM pgjobs_queuepause WHERE until > statement_timestamp()))::float8
+              FROM pgjobs_queuepause WHERE until > statement_timestamp() AND isfinite(until)))::float8
 FROM lanes LEFT JOIN LATERAL (
     SELECT true AS due FROM {table} AS t
     WHERE {claimable} AND t.queue = lanes.queue AND t.priority = lanes.priority
@@ -29,14 +29,22 @@ LEFT JOIN LATERAL (
 ) AS head ON true
 WHERE {queue_open}"""
 
+# Priority by priority, so that any number of future suspects at a better one hides none that is due.
 _SUSPECTS = """
-SELECT count(*) FILTER (WHERE {soon}),
-       extract(epoch FROM min(available_at) FILTER (WHERE NOT {soon}) - statement_timestamp())::float8
-FROM (SELECT available_at FROM {table}
-      WHERE status = '{claimable}' AND crash_count > 0 AND {kind} = ANY(%(kinds)s::text[])
-        AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[]))
-        AND {open}
-      ORDER BY priority, available_at, id LIMIT 100) AS suspect"""
+WITH RECURSIVE levels(priority) AS (
+    SELECT min(priority) FROM {table} WHERE {suspect}
+    UNION ALL
+    SELECT (SELECT min(t.priority) FROM {table} AS t WHERE {suspect} AND t.priority > levels.priority)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+SELECT (SELECT count(*) FROM (SELECT 1 FROM levels CROSS JOIN LATERAL (
+            SELECT 1 FROM {table} AS t WHERE {suspect} AND t.priority = levels.priority AND {soon} AND {open}
+            ORDER BY available_at LIMIT 100) AS each LIMIT 100) AS due),
+       (SELECT extract(epoch FROM min(head.available_at) - statement_timestamp())::float8
+        FROM levels CROSS JOIN LATERAL (
+            SELECT available_at FROM {table} AS t
+            WHERE {suspect} AND t.priority = levels.priority AND NOT {soon} AND {open}
+            ORDER BY available_at LIMIT 1) AS head)"""
 
 _ANY_SUSPECT = """EXISTS (
     SELECT 1 FROM {table} WHERE status = '{claimable}' AND crash_count > 0 AND {soon}
@@ -79,13 +87,12 @@ def suspects_waiting(
     using: str,
 ) -> tuple[int, float | None]:
     """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None."""
-    sql = _SUSPECTS.format(
-        table=table_of(model),
-        claimable=model.LEASE.claimable,
-        kind=model.LEASE.kind_column,
-        soon=_SOON,
-        open=_open(model),
+    chosen = (
+        f"{model.LEASE.kind_column} = ANY(%(kinds)s::text[]) AND (cardinality(%(queues)s::text[]) = 0 "
+        f"OR queue = ANY(%(queues)s::text[])) AND {_open(model)}"
     )
+    suspect = f"status = '{model.LEASE.claimable}' AND crash_count > 0"
+    sql = _SUSPECTS.format(table=table_of(model), suspect=suspect, soon=_SOON, open=chosen)
     params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
     ((due, seconds),) = rows(using, sql, params)
     return due, None if seconds is None else float(seconds)

@@ -44,7 +44,10 @@ _RESUME = """
 DELETE FROM pgjobs_queuepause WHERE kind = %(kind)s AND name = %(name)s
 RETURNING "by", since, until IS NULL OR until > statement_timestamp()"""
 
-_FORGET = "DELETE FROM pgjobs_queuepause WHERE until <= statement_timestamp()"
+# What somebody holds is being paused anew or resumed; waiting for it here, two who pause could wait for each other.
+_FORGET = """
+DELETE FROM pgjobs_queuepause WHERE id IN (
+    SELECT id FROM pgjobs_queuepause WHERE until <= statement_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)"""
 
 
 @dataclass(frozen=True, slots=True)

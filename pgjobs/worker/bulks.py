@@ -6,7 +6,7 @@ import logging
 import random
 
 from pgjobs.bulk.runner import hold, run_batch, running
-from pgjobs.connections import OUTAGE
+from pgjobs.connections import OUTAGE, sqlstate
 from pgjobs.worker import clock
 
 logger = logging.getLogger("pgjobs.bulk")
@@ -15,6 +15,7 @@ _LOOK_EVERY = (
     10.0  # seconds, in a process that is never idle; whoever starts an operation does the first batch
 )
 _AGAIN = 1.0  # until an operation is looked at again that somebody else has in hand
+_CANCELLED = "57014"  # a batch that is longer than the role's statement_timeout will be so again
 _BREATH = 0.02  # between two batches, so that claims have their turn
 
 
@@ -43,18 +44,19 @@ class BulkCarrier:
         """A batch of each operation that runs."""
         if clock.now() < self._due:
             return
+        self._due = clock.now() + _AGAIN  # whatever comes of it: claims have their turn in between
         waits = [self._batch(pk) for pk in running(using=self._using)]
         self._carrying = bool(waits)
-        pause = min(waits) if waits else _LOOK_EVERY * random.uniform(0.8, 1.2)
-        self._due = clock.now() + pause
+        # A slow pace is no reason to overlook what is started meanwhile.
+        self._due = clock.now() + min([*waits, _LOOK_EVERY * random.uniform(0.8, 1.2)])
 
     def _batch(self, pk: int) -> float:
         """Seconds until the next one of this operation. What its own fault stops does not stop the worker."""
         try:
             batch = run_batch(pk, by=self._name, using=self._using)
-        except OUTAGE:
-            raise
         except Exception as error:
+            if isinstance(error, OUTAGE) and sqlstate(error) != _CANCELLED:
+                raise
             logger.exception("bulk=%s cannot be carried on and is paused", pk)
             hold(pk, error, using=self._using)
             return _AGAIN

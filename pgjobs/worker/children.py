@@ -79,8 +79,12 @@ def start(options: WorkerOptions, slot: str, news: int) -> Child:
     ``news`` is where the child writes what its supervisor should know at once.
     """
     options = replace(options, name=registration.new_name(slot))
-    reading, writing = os.pipe()
     ledger = create()
+    try:
+        reading, writing = os.pipe()
+    except BaseException:
+        os.close(ledger)
+        raise
     try:
         process = subprocess.Popen(
             [

@@ -81,6 +81,8 @@ class Holdings:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._held: dict[tuple[str, int], Holding] = {}
+        self._displaced: set[Holding] = set()
+        """Whose row this same process has claimed again, while their code still runs."""
 
     def add(self, claimed: Iterable[Claimed], asked_at: float) -> list[Holding]:
         """Take rows in whose claim was sent at ``asked_at`` (:func:`clock.now`)."""
@@ -88,6 +90,9 @@ class Holdings:
         new = [Holding(row, good_until) for row in claimed]
         with self._lock:
             for holding in new:
+                if (before := self._held.get(holding.place)) is not None:
+                    self._displaced.add(before)
+                    before.lost = before.lost or not (before.ended or before.finishing)
                 self._held[holding.place] = holding
         return new
 
@@ -105,13 +110,14 @@ class Holdings:
                 holding.ledger_place = None
         with self._lock:
             for holding in holdings:
+                self._displaced.discard(holding)
                 if self._held.get(holding.place) is holding:
                     del self._held[holding.place]
 
     def all(self) -> list[Holding]:
         """A copy to walk over."""
         with self._lock:
-            return list(self._held.values())
+            return [*self._held.values(), *self._displaced]
 
     def of(self, label: str) -> list[Holding]:
         """Those of one table."""
@@ -131,4 +137,4 @@ class Holdings:
         return lost
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + len(self._displaced)

@@ -45,12 +45,15 @@ class Pruner:
 
     def run_if_due(self) -> None:
         """One step of the walk; and once an hour, whole months of the archive and old rows of the audit."""
+        # Each is put off before it is tried: one that the database refuses must not come before every claim.
         if clock.now() >= self._walk_due:
+            self._walk_due = clock.now() + _SHORTEST
             self._step()
         if clock.now() >= self._drop_due:
             self._drop_due = clock.now() + _DROP_EVERY * random.uniform(0.9, 1.1)
             self._drop()
         if clock.now() >= self._audit_due:
+            self._audit_due = clock.now() + _AUDIT_FIRST
             more = audit.prune(using=self._using) == audit.PRUNE_BATCH
             self._audit_due = clock.now() + (0 if more else _AUDIT_EVERY * random.uniform(0.9, 1.1))
 
@@ -58,7 +61,8 @@ class Pruner:
         moved, ended = self._walk.step(self._policy)
         self._moved += moved
         if not ended:
-            return  # due still: the next turn goes on after others have had theirs
+            self._walk_due = clock.now()  # the next turn goes on after others have had theirs
+            return
         # A tenth of the time for which jobs are kept, so that the table stays near its size; slower when idle.
         tenth = min(max((self._policy.shortest or 0) / 10, _SHORTEST), _LONGEST)
         self._pause = tenth if self._moved else min(self._pause * 2, _LONGEST)

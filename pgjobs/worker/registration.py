@@ -29,11 +29,11 @@ UPDATE pgjobs_worker SET heartbeat_at = clock_timestamp(),
     last_poll_at = clock_timestamp() - make_interval(secs => %(poll_age)s),
     last_done_at = COALESCE(clock_timestamp() - make_interval(secs => %(done_age)s::float8), last_done_at),
     busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint
-WHERE name = %(name)s"""
+WHERE id IN (SELECT id FROM pgjobs_worker WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED)"""
 
-_CLOSE = (
-    "UPDATE pgjobs_worker SET stopped_at = clock_timestamp() WHERE name = %(name)s AND stopped_at IS NULL"
-)
+_CLOSE = """
+UPDATE pgjobs_worker SET stopped_at = clock_timestamp() WHERE id IN (
+    SELECT id FROM pgjobs_worker WHERE name = %(name)s AND stopped_at IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
 
 # A worker that has been silent for the whole history is gone, whether or not it said so.
 _FORGET = """
@@ -98,12 +98,12 @@ class Vitals:
 
 
 def touch(name: str, vitals: Vitals, *, using: str) -> None:
-    """Say that the process lives, and how it is."""
+    """Say that the process lives, and how it is. A row that somebody holds is left: renewals must not wait for it."""
     rows(using, _TOUCH, {"name": name, "rss": _rss_bytes(), **asdict(vitals)})
 
 
 def close(name: str, *, using: str) -> None:
-    """Say that the process has ended; also called for it by its supervisor."""
+    """Say that the process has ended; also called for it by its supervisor. Waits for nobody who holds the row."""
     rows(using, _CLOSE, {"name": name})
 
 

@@ -6,10 +6,10 @@ import logging
 import math
 import threading
 
-from django.db import DatabaseError
+from django.db import Error, transaction
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import is_outage
+from pgjobs.connections import brief_locks, busy, is_outage
 from pgjobs.queue import rollups
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed
@@ -85,11 +85,15 @@ class Statistics:
         with self._lock:
             tallies, self._tallies = self._tallies, {}
             self._due = math.inf
+        if not tallies:
+            return
         try:
-            rollups.add(tallies, using=self._using)
-        except DatabaseError as error:
+            with transaction.atomic(using=self._using):
+                brief_locks(self._using)  # whoever holds the figures must not hold the claims
+                rollups.add(tallies, using=self._using)
+        except Error as error:
             self._take_back(tallies)
-            if is_outage(error):
+            if is_outage(error) and not busy(error):
                 raise
             logger.exception("the figures of this minute cannot be written yet; work goes on")
 

@@ -110,6 +110,15 @@ class Supervisor:
     def _start(self, slot: str, options: WorkerOptions) -> None:
         self._children.append(start(options, slot, self._waker.fileno()))
 
+    def _could_start(self, slot: str, options: WorkerOptions) -> bool:
+        """False when the machine has no process, memory or descriptor to give now: those that work go on."""
+        try:
+            self._start(slot, options)
+        except OSError as error:
+            logger.error("a worker process (%s) cannot be started yet: %s", slot, error)
+            return False
+        return True
+
     def _collect(self) -> None:
         """Take note of children that have ended."""
         for child in [c for c in self._children if c.has_ended()]:
@@ -135,7 +144,8 @@ class Supervisor:
         for slot, due in list(self._restarts.items()):
             if clock.now() >= due and not self._stop_requests:
                 self._restarts.pop(slot, None)
-                self._start(slot, self._options)
+                if not self._could_start(slot, self._options):
+                    self._restarts[slot] = clock.now() + _RESTART.cap / 10
 
     def _give_back(self) -> None:
         """Return the rows of ended children at once, instead of waiting for their leases to lapse."""
@@ -186,7 +196,8 @@ class Supervisor:
             if self._stop_requests:
                 return
             one = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
-            self._start(f"suspect{index + 1}", one)
+            if not self._could_start(f"suspect{index + 1}", one):
+                break
         self._suspects_left = bool(due or alone) or (
             next_due is not None and next_due < _DRAIN_WAITS_FOR_SUSPECTS
         )

@@ -262,6 +262,26 @@ def test_pause_resume_and_stop(ended: Ended, small_batches: None) -> None:
     assert carry(pk, by="test") is BulkState.STOPPED and carry(10**9, by="test") is None
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_batch_that_never_ends_holds_nobody_up(
+    ended: Ended, small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its carrier was stopped in the middle, or its machine."""
+    monkeypatch.setattr(control, "_PATIENCE", "50ms")
+    ended(20)
+    pk = started()
+    with sessions("other") as [other]:
+        held = transaction_open(other, lambda: run_batch(pk, by="other", using=QUEUE))
+        outcome = stop(pk, actor="ann")
+        runner.hold(pk, ValueError("mine failed"), using=QUEUE)
+        assert (outcome.done, outcome.conflict, outcome.status) == (False, True, "running")
+        assert "a batch of it has not ended" in outcome.message
+        held.finish()
+
+    assert BulkOperation.objects.get(pk=pk).state == "running"
+    assert stop(pk, actor="ann").done
+
+
 def test_a_stale_tab_does_nothing(ended: Ended) -> None:
     pk = started()
     pause(pk, actor="ann")

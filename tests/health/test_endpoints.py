@@ -146,3 +146,27 @@ def test_a_value_is_made_once_however_many_ask_at_a_time() -> None:
     assert made == [1] and lately.get() == 1
     lately.forget()
     assert lately.get() == 2
+
+
+def test_a_slow_value_serves_those_who_waited_for_it() -> None:
+    """A look that takes longer than its answer is kept must not be taken once for each who asks."""
+    made: list[int] = []
+    everybody = threading.Barrier(5)
+
+    def slow() -> int:
+        made.append(1)
+        threading.Event().wait(0.3)
+        return len(made)
+
+    lately = Lately(slow, 0.2)
+
+    def ask() -> None:
+        everybody.wait(10)
+        lately.get()
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]

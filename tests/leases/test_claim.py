@@ -227,6 +227,16 @@ def test_suspects_waiting() -> None:
     assert suspects_waiting(Job, kinds=[KIND], queues=["q"], using=QUEUE)[0] == 0
 
 
+def test_future_suspects_at_a_better_priority_hide_none_that_is_due() -> None:
+    pending(120, crash_count=1, priority=1, available_at=Now() + timedelta(days=1))
+    pending(crash_count=1, priority=2, available_at=Now() + timedelta(minutes=1))
+    pending(2, crash_count=1)
+
+    due, seconds = suspects_waiting(Job, kinds=[KIND], using=QUEUE)
+
+    assert due == 2 and seconds == pytest.approx(60, abs=5)
+
+
 def test_anything_due() -> None:
     assert not outlook(Job, kinds=[KIND], using=QUEUE)[0]
     pending(available_at=Now() + timedelta(minutes=1))

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, ProgrammingError, transaction
 from django.db.models.functions import Now
 
 from pgjobs.exceptions import AppendOnly, InvalidOption
 from pgjobs.queue import audit
 from pgjobs.queue.audit import Actor, record, record_denied
 from pgjobs.queue.models import OperatorAction
+from pgjobs.worker import clock
 from pgjobs.worker.pruner import Pruner
 from tests.support.own_database import QUEUE, connection
 
@@ -156,6 +157,21 @@ def test_workers_prune_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     pruner.run_if_due()
 
     assert not OperatorAction.objects.exists()
+
+
+def test_an_audit_that_cannot_be_pruned_does_not_come_before_every_claim(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chore runs in the claim loop: what the database refuses there must not be tried in every turn."""
+    settings.PGJOBS = {"AUDIT_DAYS": 30}
+    monkeypatch.setattr("pgjobs.worker.pruner._AUDIT_FIRST", 0.0)
+    pruner = Pruner(using=QUEUE)
+    monkeypatch.undo()
+    with pytest.raises(ProgrammingError), transaction.atomic(using=QUEUE), connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION pgjobs_prune_audit")
+        pruner.run_if_due()
+
+    assert pruner.due > clock.now() + 30
 
 
 def test_the_actions_on_one_job_are_found_by_its_id() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from pgjobs import codec, job
+from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption, NotStorable, SignatureMismatch
 from pgjobs.queue.models import Job
 from tests.jobsapp import jobs
@@ -45,6 +46,30 @@ def test_the_row_and_the_instance() -> None:
         {"value": 5},
         "pending",
     )
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kathmandu"])
+def test_the_instance_tells_the_same_instants_in_whatever_zone_the_session_is(zone: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('TimeZone', %s, true)", [zone])
+    made = jobs.ok.using(run_after=dt.timedelta(hours=1)).enqueue()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM created_at)::float8 FROM pgjobs_job")
+        [created] = cursor.fetchone()
+    assert made.created_at.timestamp() == pytest.approx(created, abs=1e-5)
+    assert made.available_at - made.created_at == dt.timedelta(hours=1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_serialization_failure_is_told_also_with_autocommit_off() -> None:
+    """There is nothing to repeat: the caller's transaction is spoilt, and what spoilt it is the news."""
+    transaction.set_autocommit(False, using=QUEUE)
+    try:
+        with pytest.raises(OperationalError, match="meant to fail"):
+            rows(QUEUE, "DO $$ BEGIN RAISE 'meant to fail' USING ERRCODE = '40001'; END $$", {})
+    finally:
+        transaction.rollback(using=QUEUE)
+        transaction.set_autocommit(True, using=QUEUE)
 
 
 def test_the_instance_is_usable() -> None:

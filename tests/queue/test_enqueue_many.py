@@ -112,6 +112,17 @@ def test_all_or_none_and_which_one_was_wrong(way: str, wrong: Any, error: type[E
     assert not Job.objects.exists()
 
 
+def test_a_key_whose_words_ask_the_database_is_refused_without_asking(way: str) -> None:
+    """In the middle of a COPY the connection would never answer."""
+
+    class Row:
+        def __repr__(self) -> str:
+            raise AssertionError("asked")
+
+    with pytest.raises(NotStorable, match="a key is Row, not text"):
+        jobs.ok.enqueue_many([{"value": 1}, {"value": {Row(): 1}}])
+
+
 def test_refused_by_the_database_and_the_callers_transaction_goes_on(way: str) -> None:
     fetch("ALTER TABLE pgjobs_job ADD CONSTRAINT none CHECK (payload ->> 'value' <> 'bad')")
     kept = jobs.ok.enqueue(value="before")

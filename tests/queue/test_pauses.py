@@ -20,7 +20,8 @@ from pgjobs.queue.pauses import pause, paused, resume
 from pgjobs.workflows.claiming import claim_executions
 from pgjobs.workflows.models import Execution
 from tests.leases.factories import KIND, claim, claim_ids, end, pending
-from tests.support.own_database import QUEUE
+from tests.leases.sessions import sessions, transaction_open
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
 
@@ -159,6 +160,30 @@ def test_pausing_after_the_end_begins_anew() -> None:
 
     assert pause("billing", **WHY).message == "paused, until it is resumed"
     assert QueuePause.objects.get().since > old
+
+
+def test_a_pause_for_ever_written_by_hand_keeps_no_worker_from_its_work() -> None:
+    """PostgreSQL before 17 cannot subtract from infinity."""
+    QueuePause.objects.create(kind="queue", name="billing", until=Now() + timedelta(seconds=9))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_queuepause (kind, name, until) VALUES ('queue', 'mail', 'infinity')"
+        )
+    pending()
+    assert outlook(Job, kinds=[KIND], using=QUEUE) == (True, pytest.approx(9, abs=2))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_renew_pauses_that_are_over_do_not_wait_for_each_other() -> None:
+    for name in ("billing", "mail"):
+        pause(name, **WHY, until=timedelta(hours=1))
+    let_pass()
+    with sessions("other") as [other]:
+        # Half of the other's: its own pause is renewed, those that are over are not yet removed.
+        half = transaction_open(other, lambda: QueuePause.objects.filter(name="billing").update(until=None))
+        assert pause("mail", **WHY).done
+        half.finish()
+    assert {each.name for each in paused()} == {"billing", "mail"}
 
 
 def test_resuming_says_who_had_paused_it() -> None:

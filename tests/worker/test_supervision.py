@@ -1,5 +1,6 @@
 """The parent keeps its children alive, gives back what dead ones held, and does not outlive its purpose."""
 
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -101,3 +102,25 @@ def test_drain_ends_when_nothing_is_runnable(spawn: Spawn) -> None:
     assert {job.status for job in wait_ended(done, 1).values()} == {"succeeded"}
     assert {(row(job.pk).status, row(job.pk).attempt_count) for job in (later, elsewhere)} == {("pending", 0)}
     assert not workers.family()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_a_machine_that_cannot_give_a_process_costs_only_that_one(
+    spawn: Spawn, gate: Callable[[str], Gate]
+) -> None:
+    door = gate("door")
+    workers = spawn(clock=LONG, processes=2, concurrency=1)
+    job = hold.enqueue(key="goes on", gate=str(door))
+    busy = wait_for_deed("goes on:start")
+    [other] = [pid for pid in workers.child_pids if pid != busy.pid]
+    soft, hard = resource.prlimit(workers.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (3, hard))  # no further file, pipe or socket
+
+    workers.signal(signal.SIGKILL, other)
+
+    wait_until(lambda: "cannot be started yet" in workers.output(), 20, "the failure")
+    door.open()
+    assert wait_ended([job])[job.pk].attempt_count == 1
+    resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    wait_until(lambda: len(workers.names) == 3, 30, "the dead child's successor")
+    assert workers.process.poll() is None
