@@ -168,8 +168,9 @@ def _when(run_after: dt.datetime | dt.timedelta | None) -> tuple[dt.datetime | N
 
 
 def _instant(text: str, using: str) -> dt.datetime:
-    """A time that the server wrote, in the time zone in which Django has the session write times."""
-    return dt.datetime.fromisoformat(text).replace(tzinfo=connections[using].timezone)
+    """A time that the server wrote, as Django would read it, whatever zone the session writes times in."""
+    instant, zone = dt.datetime.fromisoformat(text), connections[using].timezone
+    return instant.replace(tzinfo=None) if zone is None else instant.astimezone(zone)
 
 
 @cache
