@@ -188,7 +188,7 @@ class Burden:
 def read_new_causes(reader: Reader) -> list[NewCause]:
     """Among the newest jobs that ended badly in the last hour; the most frequent first."""
     found = reader.ask(_NEW_CAUSES, sample=_SAMPLE, causes=_CAUSES)
-    return [NewCause(*row, _json(payload)) for *row, payload in found]
+    return [NewCause(*_with_json(row)) for row in found]
 
 
 def read_dead_rates(reader: Reader) -> list[tuple[str, str, int, float]]:
@@ -212,8 +212,7 @@ def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:
 def read_workflows(reader: Reader, *, grace: float) -> WorkflowTrouble:
     """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way."""
     (row,) = reader.ask(_WORKFLOWS, grace=grace)
-    *facts, given = row
-    return WorkflowTrouble(*facts, _json(given))
+    return WorkflowTrouble(*_with_json(row))
 
 
 def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
@@ -226,5 +225,7 @@ def read_burdens(reader: Reader, *, seconds: float) -> list[Burden]:
     return [Burden(*row) for row in reader.ask(_HORIZON, seconds=seconds)]
 
 
-def _json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+def _with_json(row: tuple[Any, ...]) -> list[Any]:
+    """The row with its last column, JSON as text, as a value."""
+    *facts, text = row
+    return [*facts, None if text is None else json.loads(text)]
