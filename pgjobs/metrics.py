@@ -92,11 +92,15 @@ def rendered(families: Iterable[Family]) -> str:
 
 def _queues(facts: Facts, verdict: Verdict) -> Iterator[Family]:
     rows = queue_rows(facts, verdict.problems)
+    named, rest = rows[:LABELS], rows[LABELS:]
+    if rest:  # a queue may have that very name, and a series may stand there once only
+        rest += [row for row in named if row.name == OTHER]
+        named = [row for row in named if row.name != OTHER]
     for name, help, value, together in _OF_QUEUES:
         family = Family(f"pgjobs_queue_{name}", "gauge", help)
-        for row in rows[:LABELS]:
+        for row in named:
             family.add(value(row), queue=row.name)
-        if rest := rows[LABELS:]:
+        if rest:
             family.add(together(map(value, rest)), queue=OTHER)
         yield family
 
@@ -119,7 +123,9 @@ def _ends(facts: Facts, verdict: Verdict) -> Iterator[Family]:
         queue: [[0] * (len(BOUNDS) + 1) for _ in range(2)] for queue in totals
     }
     for queue, bucket, *numbers in facts.reader.ask(_LIFETIME_COUNTS):
-        for each, number in zip(counts[place.get(queue, OTHER)], numbers, strict=True):
+        if queue not in place:
+            continue  # its first figures came between the two statements
+        for each, number in zip(counts[place[queue]], numbers, strict=True):
             each[bucket - 1] += number or 0
     for which, name, help in (
         (0, "wait", "From when a job was due to its claim."),

@@ -23,6 +23,13 @@ MARK = "«redacted»"
 _WORDS = ("api", "auth", "token", "key", "secret", "pass", "signature", "http_cookie")
 _SHORTEST_SECRET = 4  # shorter values would be found by chance in every text
 
+TEXT_READ = 8_000
+"""Characters of a text that lists read: a secret that begins where they still show something must be in it whole."""
+PAYLOAD_READ = 8_000
+"""Bytes, as stored, of a payload that lists read to look for its secrets; larger ones stay in the table."""
+UNSEEN = "(not shown here: its payload is too large to look for secrets in a list)"
+"""Stands in a list where a text is whose payload was not read."""
+
 Path = tuple[str, ...]
 
 
@@ -115,6 +122,18 @@ def redacted_text(
     text = _HEADER.sub(lambda found: found["before"] + MARK, text)
     text = _ADDRESS.sub(lambda found: f"{found['before']}{MARK}@", text)
     return _without_members(text, rules)
+
+
+def redacted_start(
+    text: str, *, payload: Any, job_type: str | None = None, workflow: str | None = None
+) -> str:
+    """:func:`redacted_text` of a text's beginning, to be cut by the caller: half a secret would not be found.
+
+    ``payload`` is None where it was not read: then nothing of the text is shown.
+    """
+    if payload is None and text:
+        return UNSEEN
+    return redacted_text(text, payload=payload, job_type=job_type, workflow=workflow)
 
 
 def redacted_errors(
@@ -237,7 +256,8 @@ def _place(path: Path) -> str:
 
 _NOTHING: Any = object()
 
-_QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+# A quotation that the end of the text cuts off is one too: what is shown may be the beginning of a longer text.
+_QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*(?:"|\\?\Z)|'(?:[^'\\\n]|\\.)*(?:'|\\?\Z))"""
 _HEADER = re.compile(
     r"(?im)(?P<before>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*|\b(?:set-)?cookie:\s*)[^\s«][^\n]*"
 )

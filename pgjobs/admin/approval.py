@@ -25,7 +25,7 @@ def content(wait: Any, site: Any, user: Any) -> dict[str, Any]:
         "summary": [(key, str(value)) for key, value in shown.items()] if simple and shown else [],
         "context": None if wait.context is None or (simple and shown) else tree(shown),
         "facts": _facts(wait, site, user),
-        "votes": [_vote(each, wait.clock) for each in wait.votes if isinstance(each, dict)],
+        "votes": [_vote(each, name) for each in wait.votes if isinstance(each, dict)],
         "result": _result(wait),
         "reason": redaction.redacted_text(wait.reason, workflow=name),
         "audit": audited.panel_of("approval", wait.pk, wait.clock),
@@ -68,9 +68,10 @@ def has_voted(user: Any, wait: Any) -> bool:
     return any(isinstance(vote, dict) and vote.get("user") == str(user.pk) for vote in wait.votes)
 
 
-def _vote(vote: dict[str, Any], clock: Any) -> str:
+def _vote(vote: dict[str, Any], workflow: str) -> str:
     word = "approved" if vote.get("approved") else "rejected"
-    reason = f": {vote['reason']}" if vote.get("reason") else ""
+    given = vote.get("reason")
+    reason = f": {redaction.redacted_text(str(given), workflow=workflow)}" if given else ""
     return f"{vote.get('by', '?')} {word} at {vote.get('at', '?')}{reason}"
 
 

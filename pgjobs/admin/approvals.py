@@ -13,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -103,7 +103,9 @@ class ApprovalAdmin(ReadOnlyAdmin):
         """What is asked, with the form for those who have a say."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        wait = self._found(request, unquote(object_id))
+        wait: Any = self.get_object(request, unquote(object_id))
+        if wait is None:  # not there, decided, or not theirs to decide
+            return self._missing(request, unquote(object_id))
         return respond(
             self,
             request,
@@ -135,9 +137,10 @@ class ApprovalAdmin(ReadOnlyAdmin):
         """Take a decision. POST only; who may decide is asked by the function that decides."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        wait = self._found(request, str(object_id))
+        # Found whoever asks: somebody else may have decided since this person's page was made, and they are to be told.
+        wait: Any = _approvals().filter(pk=min(object_id, LARGEST_ID)).first()
+        if wait is None:
+            return self._missing(request, str(object_id))
         if not may_decide(request.user, wait)[0] and not approval.has_voted(request.user, wait):
             needed = wait.permission or DEFAULT_PERMISSION
             return denied(request, "decide", needed, kind="approval", ids=[wait.pk])
@@ -145,7 +148,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
         if not form.is_valid():
             told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
             messages.error(request, f"Nothing was decided. {told}")
-            return HttpResponseRedirect(self.url_of(object_id))
+            return self._back(request, wait.pk)
         given = form.cleaned_data
         using = get_settings().database
         with transaction.atomic(using=using):
@@ -162,16 +165,30 @@ class ApprovalAdmin(ReadOnlyAdmin):
         changed()
         if not decision.done:
             messages.warning(request, f"Nothing was decided: {decision.message}.")
-            return HttpResponseRedirect(self.url_of(object_id))
+            return self._back(request, wait.pk)
         messages.success(request, f"{wait.name}: {decision.message}.")
-        return HttpResponseRedirect(reverse("admin:pgjobs_wait_changelist", current_app=self.admin_site.name))
+        return self._back(request)
 
-    def _found(self, request: HttpRequest, object_id: str) -> Any:
-        known = object_id.isdecimal() and int(object_id) <= LARGEST_ID
-        wait: Any = self.get_object(request, object_id) if known else None
-        if wait is None:
-            raise Http404(f"Approval {object_id} is not there, has been decided, or is not yours to decide.")
-        return wait
+    def _back(self, request: HttpRequest, pk: int | None = None) -> HttpResponseRedirect:
+        """To the approval, else to the list, else to where everybody may be: the last decision shuts both."""
+        site = self.admin_site.name
+        if not self.has_view_permission(request):
+            return HttpResponseRedirect(reverse("admin:index", current_app=site))
+        if pk is not None and self.get_queryset(request).filter(pk=pk).exists():
+            return HttpResponseRedirect(self.url_of(pk))
+        return HttpResponseRedirect(reverse("admin:pgjobs_wait_changelist", current_app=site))
+
+    def _missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        context = {"what": "Approval", "id": object_id[:40]}
+        return respond(
+            self,
+            request,
+            "pgjobs/admin/missing.html",
+            lambda: context,
+            title="Approval not found",
+            status=404,
+            shared=False,
+        )
 
     @admin.display(description="due")
     def due(self, wait: Any) -> SafeString | str:
@@ -202,9 +219,14 @@ class ApprovalAdmin(ReadOnlyAdmin):
         return str(wait.get_on_timeout_display()) if wait.wake_at else "it waits on"
 
 
+def _approvals() -> QuerySet[Wait]:
+    found = Wait._base_manager.using(get_settings().database).select_related("execution")
+    return found.filter(kind=WaitKind.APPROVAL.value)
+
+
 def _log(request: HttpRequest, wait: Wait, message: str) -> None:
     user: Any = request.user
-    same: Any = Wait._base_manager.using(get_settings().database).filter(pk=wait.pk)
+    same: Any = _approvals().filter(pk=wait.pk)
     LogEntry.objects.log_actions(
         user_id=user.pk, queryset=same, action_flag=CHANGE, change_message=message.capitalize()
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
@@ -17,9 +16,10 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import audited
 from pgjobs.admin.ages import moment
 from pgjobs.admin.filters import NamedFilter
+from pgjobs.admin.limits import LIST_SECONDS, panel
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.tree import tree
-from pgjobs.admin.window import LARGEST_ID
+from pgjobs.admin.window import as_id
 from pgjobs.queue.models import OperatorAction
 
 EXPORTED = 10_000
@@ -68,7 +68,6 @@ class AuditAdmin(ReadOnlyAdmin):
     """All operations, the latest first."""
 
     view_permission = "pgjobs.view_operatoraction"
-    large_columns = ("details",)
     list_display = ("when", "actor", "via", "verb", "target", "reason", "came_to")
     list_display_links = ("when",)
     list_filter = (ViaFilter, KindFilter)
@@ -96,14 +95,9 @@ class AuditAdmin(ReadOnlyAdmin):
         if "\x00" in term:
             return queryset.none(), False
         named = queryset.filter(target_ids__contains=[term])
-        if term.isdecimal() and int(term) <= LARGEST_ID:
-            named |= queryset.filter(target_ids__contains=[int(term)])
+        if pk := as_id(term):
+            named |= queryset.filter(target_ids__contains=[pk])
         return named | queryset.filter(actor=term), False
-
-    def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The numbers that the result is told by are few; only the details stay in the table."""
-        narrowed: QuerySet[Any] = super().narrow(changelist, rows)
-        return narrowed.defer(None)
 
     def export_view(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         """The latest rows as CSV."""
@@ -111,8 +105,12 @@ class AuditAdmin(ReadOnlyAdmin):
             return HttpResponseNotAllowed(["GET"])
         if not self.has_view_permission(request):
             raise PermissionDenied
-        rows = self.get_queryset(request).order_by("-pk").values_list(*_COLUMNS)[:EXPORTED]
-        answer = StreamingHttpResponse(_lines(rows.iterator()), content_type="text/csv; charset=utf-8")
+        found = self.get_queryset(request).order_by("-pk").values_list(*_COLUMNS)[:EXPORTED]
+        # Read at once: a cursor that outlives the view has no limit of time, and PgBouncer gives it no session.
+        exported = panel(lambda: list(found), seconds=LIST_SECONDS)
+        if exported.problem:
+            return HttpResponse(exported.problem, content_type="text/plain; charset=utf-8", status=503)
+        answer = StreamingHttpResponse(_lines(exported.value), content_type="text/csv; charset=utf-8")
         answer["Content-Disposition"] = 'attachment; filename="operator-actions.csv"'
         return answer
 
@@ -144,6 +142,9 @@ class AuditAdmin(ReadOnlyAdmin):
         return tree(action.details)
 
 
+_FORMULA = "=+-@\t\r\n＝＋－＠"
+
+
 class _Echo:
     def write(self, text: str) -> str:
         return text
@@ -158,4 +159,4 @@ def _lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
 
 def _harmless(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value

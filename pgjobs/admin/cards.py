@@ -10,6 +10,7 @@ from django.urls import reverse
 from pgjobs.admin import marks
 from pgjobs.admin.ages import in_words
 from pgjobs.conf import get_settings
+from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.overview import Overview, Totals
 from pgjobs.health.workers import WorkerRow
 
@@ -64,10 +65,13 @@ def _scheduled(totals: Totals, seen: Overview) -> Made:
 
 
 def _dead(totals: Totals) -> Made:
-    limit = 2 * (get_settings().dead_alert + 1)
-    shown = f"{totals.dead:,}" + ("+" if totals.dead >= limit else "")
-    note = f"+{totals.dead_last_hour:,} in the last hour"
-    return shown, note, "bad" if totals.dead_last_hour else ""
+    note = f"+{marks.count(totals.dead_last_hour, LATELY_LIMIT)} in the last hour"
+    return dead(totals), note, "bad" if totals.dead_last_hour else ""
+
+
+def dead(totals: Totals) -> str:
+    """How many are dead or failed, as far as they are counted."""
+    return marks.count(totals.dead, get_settings().dead_alert)
 
 
 def _done(totals: Totals) -> Made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.contrib.admin.utils import quote
 from django.urls import reverse
 
 from pgjobs.admin import marks
@@ -29,7 +30,8 @@ def clock() -> datetime:
 
 def address(site: Any, fingerprint: str) -> str:
     """The page of one cause."""
-    return reverse("admin:pgjobs_errorgroup_change", args=[fingerprint or UNNAMED], current_app=site.name)
+    name = quote(fingerprint or UNNAMED)
+    return reverse("admin:pgjobs_errorgroup_change", args=[name], current_app=site.name)
 
 
 def lately(site: Any, at: datetime | None) -> list[dict[str, Any]]:

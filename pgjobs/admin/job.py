@@ -15,7 +15,7 @@ from pgjobs.admin import audited, bulkplan, jobfacts, jobverbs, newer, retry, wh
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import actor_of, denied, expected
-from pgjobs.admin.window import LARGEST_ID
+from pgjobs.admin.window import LARGEST_ID, as_id
 from pgjobs.queue import audit, rights
 from pgjobs.queue.archive import find_archived
 
@@ -107,11 +107,13 @@ class JobPage(Base):
 
     def archived_page(self, pk: str) -> HttpResponseRedirect | None:
         """To the page of the archived job of that id."""
-        known = pk.isdecimal() and int(pk) <= LARGEST_ID
-        if not known or find_archived(int(pk)) is None:
+        number = as_id(pk)
+        if number is None or find_archived(number) is None:
             return None
         site = self.admin_site.name
-        return HttpResponseRedirect(reverse("admin:pgjobs_archivedjob_change", args=[pk], current_app=site))
+        return HttpResponseRedirect(
+            reverse("admin:pgjobs_archivedjob_change", args=[number], current_app=site)
+        )
 
     def download_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
         """The whole payload as a file, without its secrets."""

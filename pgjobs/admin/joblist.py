@@ -7,14 +7,12 @@ from typing import Any
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
-from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from pgjobs import redaction
-from pgjobs.admin import jobverbs, marks
+from pgjobs.admin import firstlines, jobverbs, marks
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import ticked
@@ -25,6 +23,7 @@ class JobListAdmin(ReadOnlyAdmin):
     """A list over the job table."""
 
     view_permission = "pgjobs.view_job"
+    target_kind = jobverbs.KIND
     large_columns = ("payload", "result", "errors", "last_error")
 
     def url_of(self, pk: Any) -> str:
@@ -33,9 +32,7 @@ class JobListAdmin(ReadOnlyAdmin):
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Without large columns, but with the beginning of the last error."""
-        narrowed: QuerySet[Any] = (
-            super().narrow(changelist, rows).annotate(error_start=Left("last_error", 160))
-        )
+        narrowed: QuerySet[Any] = super().narrow(changelist, rows).annotate(**firstlines.columns("payload"))
         return narrowed
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
@@ -116,9 +113,8 @@ class JobListAdmin(ReadOnlyAdmin):
 
     @admin.display(description="error")
     def error(self, job: Any) -> str:
-        """The first line of the last error, else the note."""
-        lines = (job.error_start or job.note).splitlines()
-        return redaction.redacted_text(lines[0][:160], job_type=job.job_type) if lines else "-"
+        """The beginning of the last error, else of the note."""
+        return firstlines.of(job, job.error_start, job.note, job_type=job.job_type)
 
     @admin.display(description="lease")
     def lease(self, job: Any) -> str:

@@ -232,8 +232,8 @@ def _named(word: str, floor: int) -> set[int]:
     newest = Job._base_manager.using(using).filter(pk__gt=floor, idempotency_key=word)
     ids = set(newest.order_by("-pk").values_list("pk", flat=True)[:100])
     ids |= set(JobResult._base_manager.using(using).filter(pk=word).values_list("job_id", flat=True))
-    if word.isdecimal() and int(word) <= window.LARGEST_ID:
-        ids.add(int(word))
+    if pk := window.as_id(word):
+        ids.add(pk)
     return ids
 
 

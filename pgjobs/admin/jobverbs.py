@@ -53,6 +53,8 @@ class JobVerb:
         if job.status not in self.sources:
             rule = ", ".join(sorted(self.sources))
             return f"it is {job.status}; only {rule} jobs can be {self.done}."
+        if self.name == "retry" and (why := control.superseded(job)):
+            return f"{why}."
         if self.name == "run_now" and job.available_at <= job.clock:
             return "it is due already; a worker takes it when it has a free slot."
         if self.name in ("discard", "restore") and (job.discarded_at is None) != (self.name == "discard"):

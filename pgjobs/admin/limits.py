@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import DatabaseError, InterfaceError
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows, sqlstate
+from pgjobs.connections import sqlstate
+from pgjobs.health.reading import bounded
 
 logger = logging.getLogger("pgjobs.admin")
 
@@ -21,7 +22,6 @@ LIST_SECONDS = 2.0
 """Longest statement of a list."""
 
 _CANCELLED = "57014"
-_SET = "SELECT current_setting('statement_timeout'), set_config('statement_timeout', %(limit)s, true)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,9 @@ class Panel:
     problem: str = ""
 
 
-@contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """No statement of the block on the queue's database runs longer.
-
-    Inside a transaction of the request's own (``ATOMIC_REQUESTS``) the limit of before is put back at the end.
-    """
-    using = get_settings().database
-    nested = connections[using].in_atomic_block
-    with transaction.atomic(using=using):
-        ((before, _),) = rows(using, _SET, {"limit": f"{round(seconds * 1000)}ms"})
-        yield
-        if nested:  # a savepoint that is rolled back has put it back by itself
-            rows(using, _SET, {"limit": before})
+def limited(seconds: float) -> AbstractContextManager[None]:
+    """No statement of the block on the queue's database runs longer; the request's own limit holds again after it."""
+    return bounded(get_settings().database, f"{round(seconds * 1000)}ms")
 
 
 def panel(read: Callable[[], Any], *, seconds: float = PANEL_SECONDS) -> Panel:

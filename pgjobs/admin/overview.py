@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin import audited, cards, errorrows, figures, navigation, queuerows
+from pgjobs.admin import audited, cards, errorrows, figures, marks, navigation, queuerows
 from pgjobs.admin.ages import moment
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import Panel, panel
@@ -22,6 +22,7 @@ from pgjobs.health.verdict import Problem, Verdict
 from pgjobs.queue import pauses, rights
 from pgjobs.queue.models import Job
 from pgjobs.queue.proxies import Overview
+from pgjobs.queue.stats import COUNT_LIMIT
 
 _SECONDS = 5
 _PROBLEMS = 10
@@ -55,12 +56,14 @@ class OverviewAdmin(LedToJobAdmin):
         seen = overview()
         verdict = seen.verdict
         _keep_badges(site, seen)
+        may_pause = rights.may(request.user, "queue", "resume")
+        held = _pauses() if may_pause and any(each.code == "PAUSED" for each in verdict.problems) else {}
         return {
             "mark": _MARKS[verdict.state],
             "verdict": verdict,
             "checked": moment(verdict.checked_at, verdict.checked_at) if verdict.checked_at else "",
-            "problems": [_problem(each, verdict, site) for each in verdict.problems[:_PROBLEMS]],
-            "may_pause": rights.may(request.user, "queue", "resume"),
+            "problems": [_problem(each, verdict, site, held) for each in verdict.problems[:_PROBLEMS]],
+            "may_pause": may_pause,
             "resume_url": reverse("admin:pgjobs_queue_resume", current_app=site.name),
             "more_problems": max(len(verdict.problems) - _PROBLEMS, 0),
             "unknown": sorted(verdict.unknown.items()),
@@ -85,7 +88,17 @@ def _queues(seen: Seen, site: Any) -> Panel:
     return Panel(queuerows.of(seen.queues[:_QUEUES], site))
 
 
-def _problem(problem: Problem, verdict: Verdict, site: Any) -> dict[str, Any]:
+def _pauses() -> dict[tuple[str, str], str]:
+    """The marks of the pauses in force, by kind and name."""
+    found = panel(lambda: {(each.kind, each.name): pauses.mark(each) for each in pauses.paused()})
+    known: dict[tuple[str, str], str] = found.value or {}
+    return known
+
+
+def _problem(
+    problem: Problem, verdict: Verdict, site: Any, held: dict[tuple[str, str], str]
+) -> dict[str, Any]:
+    paused = _PAUSABLE.get(problem.kind, "") if problem.code == "PAUSED" else ""
     clock = verdict.checked_at
     since = ""
     if problem.since and clock:
@@ -97,7 +110,8 @@ def _problem(problem: Problem, verdict: Verdict, site: Any) -> dict[str, Any]:
         "cure": problem.cure,
         "since": since,
         "url": target(problem, site),
-        "paused": _PAUSABLE.get(problem.kind, "") if problem.code == "PAUSED" else "",
+        "paused": paused,
+        "expected": held.get((paused, problem.target), ""),
         "name": problem.target,
     }
 
@@ -121,7 +135,7 @@ def target(problem: Problem, site: Any) -> str:
     if problem.code == "UNKNOWN_TYPES":
         return address("job_changelist", status="pending", queue=problem.queue, job_type=name)
     if kind == "fingerprint" and name:
-        return address("errorgroup_change", name)
+        return errorrows.address(site, name)
     if problem.code in ("DEAD_TOTAL", "DEAD_NEW"):
         return address("errorgroup_changelist")
     if kind in ("job", "execution") and name:
@@ -142,8 +156,8 @@ def _names(site: Any) -> set[str]:
 def _keep_badges(site: Any, seen: Seen) -> None:
     """The strip shows what was read here, and costs no statement of its own."""
     if seen.totals is not None:
-        dead, approvals = seen.totals.dead, seen.totals.approvals
-        navigation.keep_badges(site, deadjob=f"{dead:,}", wait=f"{approvals:,}")
+        approvals = marks.count(seen.totals.approvals, COUNT_LIMIT)
+        navigation.keep_badges(site, deadjob=cards.dead(seen.totals), wait=approvals)
 
 
 def _nothing_yet(seen: Seen) -> bool:

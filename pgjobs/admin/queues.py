@@ -161,6 +161,7 @@ class QueueAdmin(LedToJobAdmin):
                 "by": each.by,
                 "since": moment(each.since, clock),
                 "until": moment(each.until, clock) if each.until else "it is resumed",
+                "expected": pauses.mark(each),
             }
             for each in pauses.paused()
         ]
@@ -198,12 +199,13 @@ class QueueAdmin(LedToJobAdmin):
                 actor=actor_of(request),
                 reason=given["reason"],
                 until=until,
+                expected=request.POST.get("expected"),
             )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
             return back(request, home)
         changed()
-        messages.success(request, f"{outcome.kind.capitalize()} {outcome.name}: {outcome.message}.")
+        _say(request, outcome)
         return back(request, home)
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
@@ -214,14 +216,17 @@ class QueueAdmin(LedToJobAdmin):
         kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
         try:
             outcome = pauses.resume(
-                request.POST.get("name", ""), kind=kind, actor=actor_of(request), reason=reason
+                request.POST.get("name", ""),
+                kind=kind,
+                actor=actor_of(request),
+                reason=reason,
+                expected=request.POST.get("expected"),
             )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
             return back(request, home)
         changed()
-        say = messages.success if outcome.done else messages.warning
-        say(request, f"{outcome.kind.capitalize()} {outcome.name}: {outcome.message}.")
+        _say(request, outcome)
         return back(request, home)
 
     def _refused(self, request: HttpRequest, verb: str) -> tuple[HttpResponse | None, str]:
@@ -235,6 +240,11 @@ class QueueAdmin(LedToJobAdmin):
             name = request.POST.get("name", "")[:200].replace("\x00", "")
             return denied(request, verb, PERMISSION, kind=kind, ids=[name]), home
         return None, home
+
+
+def _say(request: HttpRequest, outcome: pauses.PauseOutcome) -> None:
+    say, nothing = (messages.success, "") if outcome.done else (messages.warning, "Nothing was done: ")
+    say(request, f"{outcome.kind.capitalize()} {outcome.name}: {nothing}{outcome.message}.")
 
 
 def _table() -> list[QueueRow]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Model, QuerySet
@@ -17,9 +18,10 @@ from django.utils.text import capfirst
 
 from pgjobs.admin.limits import LIST_SECONDS, limited, told
 from pgjobs.admin.pages import FRAGMENT, chrome, respond
-from pgjobs.admin.verbs import TickedForm
+from pgjobs.admin.verbs import TickedForm, denied, ticked
 from pgjobs.admin.window import PARAMETER
 from pgjobs.conf import get_settings
+from pgjobs.queue import rights
 from pgjobs.queue.stats import COUNT_LIMIT
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ class ReadOnlyAdmin(ModelAdmin):
 
     view_permission: str
     """The full name of the permission that opens the page."""
+    target_kind = ""
+    """What the table of rights calls the rows that actions move."""
     large_columns: tuple[str, ...] = ()
     """Columns that lists leave in the database."""
 
@@ -125,6 +129,8 @@ class ReadOnlyAdmin(ModelAdmin):
         """The list, made before the time for its statements ends; or, in its place, why it cannot be shown."""
         extra_context = {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})}
         if request.method == "POST":
+            if refused := self._refused_action(request):
+                return refused
             answer: HttpResponse = super().changelist_view(request, extra_context)
             return answer
         try:
@@ -141,6 +147,17 @@ class ReadOnlyAdmin(ModelAdmin):
             title=str(self.opts.verbose_name_plural).capitalize(),
             shared=False,
         )
+
+    def _refused_action(self, request: HttpRequest) -> HttpResponse | None:
+        """The answer to an action without its permission, which Django would take for none that was chosen."""
+        name = request.POST.get("action", "")
+        if name not in (self.actions or ()) or name in self.get_actions(request):
+            return None
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        verb = name.removesuffix("_selected")
+        permission = rights.right(self.target_kind, verb).permission
+        return denied(request, verb, permission, kind=self.target_kind, ids=ticked(request))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows with ``clock``, the database's time: ages are differences of two instants of one clock."""

@@ -16,7 +16,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive, make_aware
 
 from pgjobs.admin.filters import in_state
-from pgjobs.admin.window import LARGEST_ID
+from pgjobs.admin.window import as_id
 from pgjobs.conf import get_settings
 from pgjobs.queue.models import JobResult
 from pgjobs.queue.states import JobStatus
@@ -34,6 +34,7 @@ _ALIASES = {"task": "type", "status": "state", "job_type": "type", "done": "succ
 _SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MOST_JOBS = 1_000
+_DEEPEST = 50  # names in a path
 
 
 @dataclass(slots=True)
@@ -87,8 +88,8 @@ def _take(word: str, found: Search, *, alone: bool) -> None:
 def _bare(word: str, found: Search, alone: bool) -> None:
     if alone:
         found.word = word
-    elif word.isdecimal() and int(word) <= LARGEST_ID:
-        found.only({int(word)})
+    elif pk := as_id(word):
+        found.only({pk})
     else:
         known = ", ".join(f"{name}:" for name in sorted(_WORDS))
         found.problems.append(
@@ -118,11 +119,12 @@ def _key(value: str, found: Search) -> None:
 
 
 def _workflow(value: str, found: Search) -> None:
-    if not value.isdecimal() or int(value) > LARGEST_ID:
+    execution = as_id(value)
+    if execution is None:
         found.problems.append(f"wf:{value} is not the id of a workflow execution.")
         return
     waits = Wait._base_manager.using(get_settings().database).filter(
-        execution=int(value), kind=WaitKind.JOB.value
+        execution=execution, kind=WaitKind.JOB.value
     )
     found.only({pk for pk in waits.values_list("target_id", flat=True)[:_MOST_JOBS] if pk is not None})
 
@@ -162,11 +164,13 @@ def _time(name: str, lookup: str, value: str, found: Search) -> None:
 def _inside(name: str, value: str, found: Search) -> None:
     """Containment, of the value as JSON and as text: people do not say which they mean."""
     column, *path = name.split(".")
-    if not all(path):
-        found.problems.append(f"{name}: is no path; write {column}.customer.id:7.")
+    if not all(path) or len(path) > _DEEPEST:
+        found.problems.append(
+            f"{name[:100]}: is no path of 1 to {_DEEPEST} names; write {column}.customer.id:7."
+        )
         return
     readings: list[Any] = [value]
-    with suppress(ValueError):  # NaN and infinities are JSON to Python alone
+    with suppress(ValueError, RecursionError):  # NaN and infinities are JSON to Python alone
         readings.append(json.loads(value, parse_constant=_no_number))
     either = Q()
     for reading in readings:

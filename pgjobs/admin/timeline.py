@@ -23,6 +23,7 @@ MOST = 200
 """Calls on one page."""
 
 _CHARACTERS = 200
+_READ = 2_000  # cut after what is secret in it was looked for
 _WIDTH = 300
 
 
@@ -58,6 +59,7 @@ class _Axis:
     def __init__(self, execution: Any) -> None:
         self.clock: datetime = execution.clock
         self.workflow: str = execution.workflow_name
+        self.input: Any = execution.input
         self.start: datetime = execution.created_at
         self.end = max(execution.completed_at or self.clock, self.start + timedelta(milliseconds=1))
         self.start_text, self.end_text = moment(self.start, self.clock), moment(self.end, self.clock)
@@ -81,12 +83,12 @@ class _Axis:
         )
 
     def text(self, value: str) -> str:
-        """A stored text without its secrets."""
-        return redaction.redacted_text(value, workflow=self.workflow)
+        """The beginning of a stored text without its secrets, those of the input among them."""
+        return redaction.redacted_text(value, payload=self.input, workflow=self.workflow)[:_CHARACTERS]
 
 
 def _start(column: str) -> Left:
-    return Left(Cast(column, TextField()), _CHARACTERS)
+    return Left(Cast(column, TextField()), _READ)
 
 
 def _step(step: Any, axis: _Axis, site: Any) -> dict[str, Any]:
@@ -130,10 +132,10 @@ def _wait(wait: Any, axis: _Axis, site: Any) -> dict[str, Any]:
     if wait.resolved_at is None and wait.wake_at:
         due = wait.wake_at - axis.clock
         row["more"] = f"due in {in_words(due)}" if due.total_seconds() > 0 else f"overdue by {in_words(due)}"
-    return row | _target(wait, site)
+    return row | _target(wait, axis, site)
 
 
-def _target(wait: Any, site: Any) -> dict[str, Any]:
+def _target(wait: Any, axis: _Axis, site: Any) -> dict[str, Any]:
     """What it waits for, when that has a page."""
     if wait.kind == WaitKind.APPROVAL:
         row: dict[str, Any] = {
@@ -143,7 +145,7 @@ def _target(wait: Any, site: Any) -> dict[str, Any]:
             decided = "approved" if wait.approved else "rejected"
             row["state"] = f"{decided} by {wait.decided_by}"
             row["mark"] = marks.state("succeeded" if wait.approved else "failed", row["state"])
-            row["told"] = wait.reason
+            row["told"] = axis.text(wait.reason)
         return row
     model = {WaitKind.JOB.value: "job", WaitKind.CHILD.value: "execution"}.get(wait.kind)
     if model is None or wait.target_id is None:

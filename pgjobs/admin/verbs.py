@@ -16,7 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.defaults import permission_denied
 
 from pgjobs.admin.pages import changed
-from pgjobs.admin.window import LARGEST_ID
+from pgjobs.admin.window import as_id
 from pgjobs.queue import audit
 from pgjobs.queue.audit import Actor
 from pgjobs.queue.control import VerbOutcome
@@ -49,8 +49,7 @@ def actor_of(request: HttpRequest) -> Actor:
 
 def ticked(request: HttpRequest) -> list[int]:
     """The ids that were ticked, also of rows that have left the page's filters since it was shown."""
-    ids = {int(pk) for pk in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME) if pk.isdecimal()}
-    return sorted(pk for pk in ids if pk <= LARGEST_ID)
+    return sorted({pk for text in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME) if (pk := as_id(text))})
 
 
 def expected(row: Any) -> str:
@@ -64,8 +63,9 @@ def seen(request: HttpRequest, ids: Iterable[int]) -> Expected:
     wanted = set(ids)
     for text in request.POST.getlist("seen"):
         pk, _, state = text.partition(":")
-        if pk.isdecimal() and int(pk) in wanted and (parsed := _state(state)):
-            found[int(pk)] = parsed
+        number = as_id(pk)
+        if number in wanted and (parsed := _state(state)):
+            found[number] = parsed
     one = _state(request.POST.get("expected", ""))
     if one and len(wanted) == 1:
         found[wanted.pop()] = one

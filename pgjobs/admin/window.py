@@ -22,6 +22,15 @@ PARAMETER = "before_id"
 """Moves the stretch: the newest id that it no longer holds."""
 
 LARGEST_ID = 2**63 - 1
+_LONGEST_ID = len(str(LARGEST_ID))
+
+
+def as_id(text: str) -> int | None:
+    """The id that somebody typed or sent; None for what no row can have. Any text may come, thousands of digits too."""
+    if not text.isdecimal() or len(text.lstrip("0")) > _LONGEST_ID:
+        return None
+    number = int(text[-_LONGEST_ID:])
+    return number if 0 < number <= LARGEST_ID else None
 
 
 _STRETCH = """
@@ -67,7 +76,7 @@ class Window:
 
 def window(model: type[Model], before: str = "") -> Window:
     """The newest stretch of ``model``'s ids, or the one that ends before the id ``before``."""
-    ceiling = int(before) if before.isdecimal() and 0 < int(before) <= LARGEST_ID else None
+    ceiling = as_id(before)
     sql = _STRETCH.format(table=connections[get_settings().database].ops.quote_name(model._meta.db_table))
     ((newest, first),) = rows(get_settings().database, sql, {"before": ceiling, "window": WINDOW})
     floor = max(int(newest or 0) - WINDOW, 0)

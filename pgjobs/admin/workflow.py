@@ -81,8 +81,8 @@ class WorkflowPage(Base):
             "state": marks.state(execution.status),
             "execution_id": str(execution.pk),
             "since": _since(execution),
-            "why": redaction.redacted_text(execution.pause_reason or execution.last_error, workflow=name),
-            "note": redaction.redacted_text(execution.note, workflow=name),
+            "why": _text(execution, execution.pause_reason or execution.last_error),
+            "note": _text(execution, execution.note),
             "facts": _facts(execution),
             "buttons": flowverbs.buttons(self, request, execution),
             "expected": expected(execution),
@@ -105,11 +105,17 @@ class WorkflowPage(Base):
             if execution.output is None
             else tree(redaction.redacted(execution.output, workflow=name)),
             "attempts": attempts.of(
-                redaction.redacted_errors(execution.errors, workflow=name), execution.clock
+                redaction.redacted_errors(execution.errors, payload=execution.input, workflow=name),
+                execution.clock,
             ),
             "relatives": panel(lambda: _relatives(execution, site)),
             "audit": audited.panel_of("execution", execution.pk, execution.clock),
         }
+
+
+def _text(execution: Any, text: str) -> str:
+    """Without the secrets that the input names, as the page of a job goes by its payload."""
+    return redaction.redacted_text(text, payload=execution.input, workflow=execution.workflow_name)
 
 
 def _since(execution: Any) -> Any:
@@ -167,8 +173,9 @@ def _step(execution: Any, step_id: str) -> dict[str, Any] | None:
     if step is None:
         return None
     name = execution.workflow_name
+    error = redaction.redacted_errors(step.error, payload=execution.input, workflow=name)
     return {
         "id": step.step_id,
         "output": tree(redaction.redacted(step.output, workflow=name)),
-        "error": tree(redaction.redacted_errors(step.error, workflow=name)) if step.error else None,
+        "error": tree(error) if step.error else None,
     }

@@ -9,14 +9,12 @@ from urllib.parse import urlencode
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from pgjobs import redaction
-from pgjobs.admin import flowverbs, marks, window
+from pgjobs.admin import firstlines, flowverbs, marks, window
 from pgjobs.admin.ages import in_words, moment
 from pgjobs.admin.filters import NamedFilter, StatusFilter
 from pgjobs.admin.readonly import BoundedChangeList, ReadOnlyAdmin
@@ -69,6 +67,7 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
     """All executions in the live tables, the newest first."""
 
     view_permission = "pgjobs.view_execution"
+    target_kind = flowverbs.KIND
     large_columns = ("input", "output", "errors", "last_error")
     actions = ("resume_selected", "retry_selected", "cancel_selected")
     list_display = ("id", "workflow_name", "key", "state", "step", "age", "attempt_count", "why")
@@ -103,8 +102,8 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
             return queryset, False
         if "\x00" in term:
             return queryset.none(), False
-        if term.isdecimal() and int(term) <= window.LARGEST_ID:
-            return queryset.filter(Q(pk=int(term)) | Q(key=term)), False
+        if pk := window.as_id(term):
+            return queryset.filter(Q(pk=pk) | Q(key=term)), False
         return queryset.filter(key=term), False
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -114,7 +113,7 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
         )
         rows = super().narrow(changelist, rows)
         rows = rows.annotate(
-            error_start=Left("last_error", 160), open_step=Subquery(open_step.values("step_id")[:1])
+            **firstlines.columns("input"), open_step=Subquery(open_step.values("step_id")[:1])
         )
         specs: list[Any] = changelist.filter_specs
         chosen = {spec.parameter_name: spec.value() for spec in specs if spec.value() is not None}
@@ -125,7 +124,7 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
             return rows
         stretch = window.window(Execution, params.get(window.PARAMETER, ""))
         term = changelist.query.strip()
-        if not stretch.is_partial or term.isdecimal():
+        if not stretch.is_partial or window.as_id(term):
             return rows
         changelist.notice = stretch.sentence("executions", dict(params.lists()))
         return rows.filter(**stretch.condition())
@@ -189,6 +188,5 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
     @admin.display(description="why")
     def why(self, execution: Any) -> str:
         """Why it is paused or failed, else the latest verb."""
-        lines = (execution.pause_reason or execution.error_start or execution.note).splitlines()
-        name = execution.workflow_name
-        return redaction.redacted_text(lines[0][:160], workflow=name) if lines else "-"
+        texts = (execution.pause_reason, execution.error_start, execution.note)
+        return firstlines.of(execution, *texts, workflow=execution.workflow_name)

@@ -117,7 +117,9 @@ def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
 
 def hold(pk: int, error: BaseException, *, using: str) -> None:
     """Pause an operation whose batches fail, so that a person sees why and no carrier fails at it for ever."""
-    note = storable_text(f"a batch failed: {type(error).__name__}: {error}", 1_000)
+    # The first line alone: PostgreSQL's details may quote a whole row, its payload with it.
+    told = (str(error).splitlines() or [""])[0]
+    note = storable_text(f"a batch failed: {type(error).__name__}: {told}", 1_000)
     with transaction.atomic(using=using):
         found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
         held = found.select_for_update(skip_locked=True).values_list("pk", flat=True)

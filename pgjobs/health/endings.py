@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from pgjobs.health.reading import Reader
+from pgjobs.redaction import PAYLOAD_READ, TEXT_READ
 
 LATELY_LIMIT = 500
 """Dead and failed jobs of the last hour are counted so far."""
@@ -26,7 +29,8 @@ cause AS MATERIALIZED (
     GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT %(causes)s
 )
 SELECT cause.fingerprint, cause.jobs, oldest.completed_at, sample.job_type, sample.error_class,
-       left(sample.last_error, 300), sample.queue
+       left(sample.last_error, {TEXT_READ}), sample.queue,
+       CASE WHEN pg_column_size(sample.payload) <= {PAYLOAD_READ} THEN sample.payload END
 FROM cause
 CROSS JOIN LATERAL (
     SELECT t.completed_at FROM pgjobs_job AS t
@@ -75,17 +79,19 @@ FROM unnest(%(queues)s::text[]) AS named(queue) CROSS JOIN LATERAL (
 WHERE head.available_at <= statement_timestamp()
 GROUP BY named.queue, head.job_type ORDER BY named.queue, head.job_type"""
 
-_WORKFLOWS = """
-SELECT overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id, paused.reason
+_WORKFLOWS = f"""
+SELECT overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id,
+       left(first.pause_reason, {TEXT_READ}), first.workflow_name,
+       CASE WHEN pg_column_size(first.input) <= {PAYLOAD_READ} THEN first.input END
 FROM (SELECT count(*) AS found, min(wake_at) AS since, min(execution_id) AS id FROM (
         SELECT t.kind, t.wake_at, t.execution_id FROM pgjobs_wait AS t
         WHERE t.resolved_at IS NULL AND t.wake_at IS NOT NULL
           AND t.wake_at < statement_timestamp() - make_interval(secs => %(grace)s)
         ORDER BY t.wake_at, t.id LIMIT 1000) AS due WHERE kind = 'approval') AS overdue
-CROSS JOIN (SELECT count(*) AS found, min(updated_at) AS since, (array_agg(id ORDER BY updated_at))[1] AS id,
-                   (array_agg(left(pause_reason, 300) ORDER BY updated_at))[1] AS reason FROM (
-        SELECT t.id, t.updated_at, t.pause_reason FROM pgjobs_execution AS t
-        WHERE t.status = 'paused' ORDER BY t.created_at LIMIT 1000) AS held) AS paused"""
+CROSS JOIN (SELECT count(*) AS found, min(updated_at) AS since, (array_agg(id ORDER BY updated_at))[1] AS id FROM (
+        SELECT t.id, t.updated_at FROM pgjobs_execution AS t
+        WHERE t.status = 'paused' ORDER BY t.created_at LIMIT 1000) AS held) AS paused
+LEFT JOIN pgjobs_execution AS first ON first.id = paused.id"""  # noqa: S608 - constants
 
 _HORIZON = """
 SELECT 'transaction', pid::text, xact_start, application_name FROM (
@@ -122,7 +128,10 @@ class NewCause:
     job_type: str
     error_class: str | None
     error: str
+    """Its beginning, as it is stored."""
     queue: str
+    payload: Any
+    """None when it was too large to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +155,10 @@ class WorkflowTrouble:
     paused_since: dt.datetime | None
     paused_id: int | None
     paused_reason: str | None
+    """Of the first of them, as it is stored."""
+    paused_workflow: str | None
+    paused_input: Any
+    """None when it was too large to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +187,8 @@ class Burden:
 
 def read_new_causes(reader: Reader) -> list[NewCause]:
     """Among the newest jobs that ended badly in the last hour; the most frequent first."""
-    return [NewCause(*row) for row in reader.ask(_NEW_CAUSES, sample=_SAMPLE, causes=_CAUSES)]
+    found = reader.ask(_NEW_CAUSES, sample=_SAMPLE, causes=_CAUSES)
+    return [NewCause(*_with_json(row)) for row in found]
 
 
 def read_dead_rates(reader: Reader) -> list[tuple[str, str, int, float]]:
@@ -198,7 +212,7 @@ def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:
 def read_workflows(reader: Reader, *, grace: float) -> WorkflowTrouble:
     """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way."""
     (row,) = reader.ask(_WORKFLOWS, grace=grace)
-    return WorkflowTrouble(*row)
+    return WorkflowTrouble(*_with_json(row))
 
 
 def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
@@ -209,3 +223,9 @@ def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
 def read_burdens(reader: Reader, *, seconds: float) -> list[Burden]:
     """Transactions older than ``seconds``, as far as the role may see them, and tables that vacuum does not clean."""
     return [Burden(*row) for row in reader.ask(_HORIZON, seconds=seconds)]
+
+
+def _with_json(row: tuple[Any, ...]) -> list[Any]:
+    """The row with its last column, JSON as text, as a value."""
+    *facts, text = row
+    return [*facts, None if text is None else json.loads(text)]

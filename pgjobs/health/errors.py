@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
 from pgjobs.queue.models import Job
-from pgjobs.redaction import redacted_errors, redacted_text
+from pgjobs.redaction import PAYLOAD_READ, TEXT_READ, redacted_errors, redacted_start
 
 GROUPS = 200
 """Groups that are told; where there are more, only the newest :data:`NEWEST` jobs are looked at."""
@@ -22,6 +23,11 @@ SHARED = 200
 
 _BAD = "t.status IN ('dead', 'failed') AND t.discarded_at IS NULL"
 _LATELY_LIMIT = 500
+_MESSAGE = 500  # characters that are told
+
+_NEWEST = f"""newest.error_class, newest.job_type, newest.queue, left(newest.last_error, {TEXT_READ}),
+       CASE WHEN pg_column_size(newest.payload) <= {PAYLOAD_READ} THEN newest.payload END,
+       newest.completed_at, oldest.completed_at"""
 
 # Fingerprint by fingerprint: a probe of the index each, however many jobs share it. Rows without one come last.
 _GROUPS = f"""
@@ -61,13 +67,13 @@ found AS (
         ORDER BY t.id DESC LIMIT %(jobs)s) AS unmarked
     HAVING count(*) > 0
 )
-SELECT found.fingerprint, found.jobs, found.newest, found.oldest, COALESCE(lately.jobs, 0), newest.error_class,
-       newest.job_type, newest.queue, left(newest.last_error, 500), newest.completed_at, oldest.completed_at
+SELECT found.fingerprint, found.jobs, found.newest, found.oldest, COALESCE(lately.jobs, 0),
+       {_NEWEST}
 FROM found JOIN pgjobs_job AS newest ON newest.id = found.newest JOIN pgjobs_job AS oldest ON oldest.id = found.oldest
 LEFT JOIN lately ON lately.fingerprint IS NOT DISTINCT FROM found.fingerprint
 ORDER BY newest.completed_at DESC, found.fingerprint"""  # noqa: S608 - constants
 
-_GROUPS_OF_NEWEST = """
+_GROUPS_OF_NEWEST = f"""
 WITH newest AS MATERIALIZED (
     (SELECT t.id, t.fingerprint, t.completed_at FROM pgjobs_job AS t
      WHERE t.status = 'dead' AND t.discarded_at IS NULL
@@ -82,10 +88,10 @@ found AS (
            count(*) FILTER (WHERE completed_at > statement_timestamp() - interval '1 hour') AS lately
     FROM newest GROUP BY fingerprint ORDER BY max(completed_at) DESC LIMIT %(groups)s
 )
-SELECT found.fingerprint, found.jobs, found.newest, found.oldest, found.lately, newest.error_class, newest.job_type,
-       newest.queue, left(newest.last_error, 500), newest.completed_at, oldest.completed_at
+SELECT found.fingerprint, found.jobs, found.newest, found.oldest, found.lately,
+       {_NEWEST}
 FROM found JOIN pgjobs_job AS newest ON newest.id = found.newest JOIN pgjobs_job AS oldest ON oldest.id = found.oldest
-ORDER BY newest.completed_at DESC, found.fingerprint"""
+ORDER BY newest.completed_at DESC, found.fingerprint"""  # noqa: S608 - constants
 
 _SHARED = f"""
 SELECT job.id, job.queue, job.job_type, job.completed_by, worker.host, worker.code_version
@@ -185,9 +191,11 @@ def _group(
     job_type: str,
     queue: str,
     message: str,
+    payload: str | None,
     *seen: Any,
 ) -> ErrorGroup:
-    text = redacted_text(message, job_type=job_type)
+    known = None if payload is None else json.loads(payload)
+    text = redacted_start(message, payload=known, job_type=job_type)[:_MESSAGE]
     return ErrorGroup(
         fingerprint or "", jobs, newest, oldest, lately, error_class or "", job_type, queue, text, *seen
     )

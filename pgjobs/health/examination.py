@@ -14,6 +14,7 @@ from pgjobs.health.facts import Facts
 from pgjobs.health.reading import TIMEOUT, Reader
 from pgjobs.health.rules import Rule
 from pgjobs.health.verdict import CODES, Problem, Verdict, ranked
+from pgjobs.health.work import LANES
 
 RULES: Mapping[str, Rule] = {
     "NO_WORKER": rules.no_worker,
@@ -33,6 +34,10 @@ RULES: Mapping[str, Rule] = {
     "DB_HORIZON": rules_of_ends.db_horizon,
     "STATS_STALE": rules.stats_stale,
 }
+
+
+OF_WAITING = {"NO_WORKER", "STALLED", "LATE", "UNKNOWN_TYPES"}
+"""Rules that go through what waits, queue by queue."""
 
 
 def examine(*, using: str | None = None) -> Verdict:
@@ -64,6 +69,8 @@ def judge(facts: Facts) -> Verdict:
             continue
         try:
             problems += list(rule(facts))  # whole, or not at all
+            if code in OF_WAITING and facts.waiting_is_cut:
+                unknown[code] = f"more than {LANES:,} queues and priorities wait; the rest was not looked at"
         except Error as error:
             unknown[code] = told(error)
             gone = _away(error, facts)

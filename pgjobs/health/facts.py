@@ -51,8 +51,12 @@ class Facts:
     @property
     def waiting(self) -> dict[str, work.Waiting]:
         """What waits, by queue."""
-        limits = FAR if self.far else {"most": READY_LIMIT + 1, "most_later": 1}
-        return self._once("waiting", lambda: work.read_waiting(self.reader, **limits))
+        return self._waiting[0]
+
+    @property
+    def waiting_is_cut(self) -> bool:
+        """Whether more waits in other queues or priorities than was looked at."""
+        return self._waiting[1]
 
     @property
     def held(self) -> list[work.Held]:
@@ -138,6 +142,11 @@ class Facts:
     @property
     def _workers(self) -> tuple[dt.datetime, list[WorkerRow]]:
         return self._once("workers", lambda: read_workers(self.reader))
+
+    @property
+    def _waiting(self) -> tuple[dict[str, work.Waiting], bool]:
+        limits = FAR if self.far else {"most": READY_LIMIT + 1, "most_later": 1}
+        return self._once("waiting", lambda: work.read_waiting(self.reader, **limits))
 
     @property
     def _rates(self) -> tuple[dt.datetime | None, dict[str, work.Rate]]:

@@ -71,7 +71,7 @@ def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
     ``problems`` are those of an examination at about the same moment: they make the states. Raises what the database
     raises.
     """
-    waiting = facts.waiting if facts.far else work.read_waiting(facts.reader, **FAR)
+    waiting = facts.waiting if facts.far else work.read_waiting(facts.reader, **FAR)[0]
     arrivals = work.read_arrivals(facts.reader)
     named = {queue for worker in facts.workers if worker.is_serving for queue in worker.queues}
     names = {*waiting, *facts.rates, *named, *(held.queue for held in facts.held)}

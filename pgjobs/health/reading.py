@@ -18,7 +18,6 @@ TIMEOUT = "500ms"
 
 _BOUND = """
 SELECT current_setting('statement_timeout'), set_config('statement_timeout', %(timeout)s, true)"""
-_RESTORE = "SELECT set_config('statement_timeout', %(timeout)s, true)"
 
 
 @contextmanager
@@ -27,12 +26,13 @@ def bounded(using: str, timeout: str = TIMEOUT) -> Iterator[None]:
 
     Inside a transaction of the caller's it is a savepoint, and the caller's own limit holds again after it.
     """
-    nested = connections[using].in_atomic_block
+    # Where autocommit is off, a transaction goes on after the block, as within one of the caller's.
+    nested = connections[using].in_atomic_block or not connections[using].get_autocommit()
     with transaction.atomic(using=using):
         ((before, _),) = rows(using, _BOUND, {"timeout": timeout})
         yield
-        if nested:
-            rows(using, _RESTORE, {"timeout": before})
+        if nested:  # a savepoint that is rolled back has put it back by itself
+            rows(using, _BOUND, {"timeout": before})
 
 
 class Reader:

@@ -8,7 +8,7 @@ from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.verdict import Problem
-from pgjobs.redaction import redacted_text
+from pgjobs.redaction import redacted_start
 
 
 def dead_new(facts: Facts) -> Iterator[Problem]:
@@ -16,7 +16,8 @@ def dead_new(facts: Facts) -> Iterator[Problem]:
     told = set()
     for cause in facts.new_causes:
         told.add(cause.job_type)
-        error = redacted_text(" ".join(cause.error.split())[:120], job_type=cause.job_type)
+        told_by = redacted_start(cause.error, payload=cause.payload, job_type=cause.job_type)
+        error = " ".join(told_by.split())[:120]
         yield Problem(
             "DEAD_NEW",
             f"{many(cause.jobs, 'job')} of {cause.job_type} ended by a cause not seen before: {error}",
@@ -73,7 +74,9 @@ def paused_executions(facts: Facts) -> Iterator[Problem]:
     """Executions that stand until a person says so."""
     found = facts.workflows
     if found.paused and found.paused_since:
-        reason = redacted_text(" ".join((found.paused_reason or "").split())[:160])
+        given, name = found.paused_input, found.paused_workflow
+        why = redacted_start(found.paused_reason or "", payload=given, workflow=name)
+        reason = " ".join(why.split())[:160]
         yield Problem(
             "PAUSED_EXECUTIONS",
             f"{many(found.paused, 'execution')} paused, the first for {span(facts.clock - found.paused_since)} "

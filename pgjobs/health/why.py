@@ -126,7 +126,7 @@ def _settled(job: Job, facts: Facts) -> Why:
     """A job that runs, or has ended."""
     if job.status == JobStatus.RUNNING:
         return _answer(job, job.started_at, facts, list(_running(job, facts)))
-    note = f" ({redacted_text(job.note, payload=job.payload, job_type=job.job_type)})" if job.note else ""
+    note = f" ({_note(job)})" if job.note else ""
     checks = [Check(INFO, f"It is {job.status}{note}; it runs no more by itself.")]
     if job.status in (JobStatus.DEAD, JobStatus.FAILED, JobStatus.CANCELLED):
         checks.append(Check(INFO, f"manage.py pgjobs_retry --job {job.pk} sends it back to the queue."))
@@ -216,7 +216,7 @@ def _time_checks(job: Job, facts: Facts) -> Iterator[Check]:
             "time",
         )
     else:
-        snoozed = f" ({job.note})" if job.note else ""
+        snoozed = f" ({_note(job)})" if job.note else ""
         yield Check(FAIL, f"It is not due before {at(job.available_at)}, in {span(wait)}{snoozed}.", "time")
 
 
@@ -288,6 +288,10 @@ def _last(worker: WorkerRow | None) -> str:
         else "silent since"
     )
     return f"Last: {worker.name} ({worker.host}:{worker.pid}), {what} {at(worker.stopped_at or worker.heartbeat_at)}."
+
+
+def _note(job: Job) -> str:
+    return redacted_text(job.note, payload=job.payload, job_type=job.job_type)
 
 
 def _times(number: int) -> str:

@@ -11,8 +11,9 @@ from pgjobs.queue.rollups import LIFETIME
 RATE_MINUTES = 5
 """Rates are means over so many minutes."""
 
-_LANES = 1_000
-_QUEUES = 200
+LANES = 1_000
+"""Lanes of each kind that are looked at. Where there are more, what is said of queues is not the whole."""
+_QUEUES = 4 * LANES  # no fewer than the lanes can have, those of suspects and of recent ends among them
 _RUNNING = 10_000
 _NEWEST = 1_000
 
@@ -59,7 +60,9 @@ def _of_both(text: str, between: str) -> str:
 _WAITING = f"""
 WITH RECURSIVE {_of_both(_WALK, ",")},
 part AS ({_of_both(_PART, " UNION ALL ")})
-SELECT kind, queue, least(sum(due), %(most)s)::int, min(oldest), least(sum(later), %(most_later)s)::int, min(soonest)
+SELECT kind, queue, least(sum(due), %(most)s)::int, min(oldest), least(sum(later), %(most_later)s)::int, min(soonest),
+       (SELECT count(*) > %(lanes)s FROM (SELECT 1 FROM job_lanes LIMIT %(lanes)s + 1) AS looked)
+       OR (SELECT count(*) > %(lanes)s FROM (SELECT 1 FROM execution_lanes LIMIT %(lanes)s + 1) AS looked)
 FROM part GROUP BY kind, queue ORDER BY queue, kind LIMIT %(queues)s"""  # noqa: S608 - the templates above
 
 _HELD = """
@@ -154,18 +157,19 @@ class Rate:
         return (self.attempts - self.done) / self.attempts if self.attempts else None
 
 
-def read_waiting(reader: Reader, *, most: int, most_later: int) -> dict[str, Waiting]:
-    """By queue; counts stop at ``most`` and ``most_later``."""
+def read_waiting(reader: Reader, *, most: int, most_later: int) -> tuple[dict[str, Waiting], bool]:
+    """By queue, and whether there are more lanes than were looked at; counts stop at ``most`` and ``most_later``."""
     found: dict[str, Waiting] = {}
-    params = {"most": most, "most_later": most_later, "lanes": _LANES, "queues": _QUEUES}
-    for kind, queue, due, oldest, later, soonest in reader.ask(_WAITING, **params):
+    params = {"most": most, "most_later": most_later, "lanes": LANES, "queues": _QUEUES}
+    parts = reader.ask(_WAITING, **params)
+    for kind, queue, due, oldest, later, soonest, _ in parts:
         each = found.setdefault(queue, Waiting())
         each.jobs += due if kind == "job" else 0
         each.executions += due if kind == "execution" else 0
         each.oldest_at = min((at for at in (each.oldest_at, oldest) if at), default=None)
         each.later += later
         each.next_at = min((at for at in (each.next_at, soonest) if at), default=None)
-    return found
+    return found, bool(parts and parts[0][-1])
 
 
 def read_running(reader: Reader, *, grace: float) -> list[Held]:

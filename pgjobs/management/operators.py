@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from pgjobs.connections import is_outage
 from pgjobs.exceptions import PgJobsError
+from pgjobs.management.screen import clean, harmless
 from pgjobs.queue.audit import Actor
 
 SCHEMA = 1
@@ -55,16 +56,21 @@ class OperatorCommand(BaseCommand):
         try:
             self.act(**options)
         except PgJobsError as error:
-            raise CommandError(str(error), returncode=WRONG) from error
+            raise CommandError(harmless(str(error)), returncode=WRONG) from error
         except Exception as error:
             if not is_outage(error):
                 raise
-            told = " ".join(str(error).split())
-            raise CommandError(f"The database cannot be asked: {told}", returncode=CANNOT_TELL) from error
+            raise CommandError(
+                f"The database cannot be asked: {clean(error)}", returncode=CANNOT_TELL
+            ) from error
 
     def act(self, **options: Any) -> None:
         """What the command does."""
         raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """One line for people. What comes from rows cannot steer their terminal."""
+        self.stdout.write(harmless(text))
 
     def print_json(self, value: Mapping[str, Any]) -> None:
         """One object, with the version of its form."""

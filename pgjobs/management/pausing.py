@@ -60,5 +60,5 @@ class PausingCommand(OperatorCommand):
             self.print_json({"outcomes": told})
         else:
             for line in told:
-                self.stdout.write(f"{line['kind']} {line.get('name', line.get('id'))}: {line['message']}")
+                self.say(f"{line['kind']} {line.get('name', line.get('id'))}: {line['message']}")
         exit_by((line["result"] for line in told), type(self).__module__.rpartition("_")[2])

@@ -25,7 +25,12 @@ FINE, PROBLEM, CANNOT_TELL = 0, 2, 3
 
 def clean(text: object) -> str:
     """On one line, without what a terminal would take for a command."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(str(text).split()))
+    return harmless(" ".join(str(text).split()))
+
+
+def harmless(text: str) -> str:
+    """The same with the blanks that it has."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
 def is_terminal(stream: Any) -> bool:

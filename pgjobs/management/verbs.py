@@ -44,7 +44,7 @@ class VerbCommand(OperatorCommand):
             for outcome in self.verbs[kind](ids, actor=who, reason=options["reason"], **calls[kind]):
                 outcomes.append((kind, outcome))
                 if not options["json"]:
-                    self.stdout.write(f"{kind} {outcome.id}: {outcome.message}")
+                    self.say(f"{kind} {outcome.id}: {outcome.message}")
         if options["json"]:
             self.print_json({"outcomes": [as_dict(kind, outcome) for kind, outcome in outcomes]})
         exit_by((outcome.result for _, outcome in outcomes), type(self).__module__.rpartition("_")[2])

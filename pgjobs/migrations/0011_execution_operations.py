@@ -4,8 +4,9 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """A column with a constant default: no rewrite, and workers of the version before go on without it.
 
-    The index of ended executions is replaced by one that tells their ends apart. Its creation holds up writes to
-    pgjobs_execution while the ended ones are read; the statements of the version before find their rows without it.
+    The index of ended executions is replaced by one that tells their ends apart, in one transaction: whoever reads or
+    writes pgjobs_execution waits while its rows are read once. The statements of the version before find their rows
+    without the old one.
     """
 
     dependencies = [("pgjobs", "0010_statistics")]

@@ -61,6 +61,8 @@ class Held:
     discarded: bool
     future: bool
     """Whether its time has yet to come."""
+    superseded_by: int | None
+    """The edited copy that stands in its place."""
 
     def now(self) -> str:
         """In words, for somebody who saw something else."""
@@ -90,7 +92,7 @@ class JobVerb:
 
 _HOLD = """
 SELECT id, status, attempt_count, lease_token, lease_owner, awaited, discarded_at IS NOT NULL,
-       available_at > statement_timestamp()
+       available_at > statement_timestamp(), superseded_by
 FROM pgjobs_job WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE"""
 
 

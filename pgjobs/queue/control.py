@@ -93,7 +93,7 @@ def retry(
         "retry",
         "retried",
         JobStatus.PENDING,
-        partial(_only, RETRYABLE, "retried"),
+        lambda job: superseded(job) or _only(RETRYABLE, "retried", job),
         partial(_write, _RETRY, params),
         wakes=True,
         options=_given(**chosen, run_after=None if run_after is None else str(run_after)),
@@ -198,6 +198,13 @@ def restore(
     write = partial(_write, _RESTORE, {"from": sorted(DISCARDABLE)})
     verb = JobVerb("restore", "restored", None, refuse, write)
     return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
+
+
+def superseded(job: Any) -> str:
+    """Why a job does not run again whose edited copy has its work: with both, that would be done twice."""
+    if job.superseded_by is None:
+        return ""
+    return f"job {job.superseded_by} was made from it with another payload; go on with that one"
 
 
 def _only(states: Iterable[JobStatus], done: str, job: Held) -> str:

@@ -16,6 +16,7 @@ from pgjobs.exceptions import SignatureMismatch
 from pgjobs.queue.acting import LARGEST_ID, Held, JobVerb, VerbOutcome, listed, perform
 from pgjobs.queue.authoring import JobOptions
 from pgjobs.queue.binding import Binding
+from pgjobs.queue.control import superseded
 from pgjobs.queue.models import Job, JobResult
 from pgjobs.queue.registry import registry
 from pgjobs.queue.states import RETRYABLE
@@ -94,6 +95,8 @@ def _verb(
     def refuse(job: Held) -> str:
         if job.status not in RETRYABLE:
             return f"it is {job.status}; only {listed(RETRYABLE)} jobs can be copied with another payload"
+        if why := superseded(job):
+            return why
         return _produced(old) if old is not None else ""
 
     def write(jobs: list[Held], note: str, using: str) -> None:
@@ -131,7 +134,9 @@ def _checked(old: Job, payload: Any) -> str:
     arguments = codec.decode(payload)
     if not isinstance(arguments, dict):
         raise SignatureMismatch(
-            old.job_type, str(binding.signature), f"{payload!r} is not an object of arguments"
+            old.job_type,
+            str(binding.signature),
+            f"a {type(arguments).__name__} is not an object of arguments",
         )
     arguments = binding.bind((), arguments)
     return codec.dumps(arguments, label="payload", max_bytes=get_settings().max_payload_bytes)

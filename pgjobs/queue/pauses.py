@@ -7,6 +7,7 @@ time alone. Short jobs that a worker has claimed ahead count as running.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ VALUES (%(kind)s, %(name)s, %(reason)s, %(by)s, statement_timestamp(),
 ON CONFLICT (kind, name) DO UPDATE
 SET reason = EXCLUDED.reason, "by" = EXCLUDED."by", until = EXCLUDED.until,
     since = CASE WHEN pause.until <= statement_timestamp() THEN EXCLUDED.since ELSE pause.since END
+WHERE NOT %(anew)s OR pause.until <= statement_timestamp()
 RETURNING since < statement_timestamp(), until, until <= statement_timestamp()"""
 
 _RESUME = """
@@ -60,20 +62,29 @@ class PauseOutcome:
     message: str
     until: dt.datetime | None = None
     """When it goes on by itself."""
+    conflict: bool = False
+    """Whether nothing was done because of what happened meanwhile."""
 
     @property
     def result(self) -> str:
-        """In one word: "done" or "skipped"."""
-        return "done" if self.done else "skipped"
+        """In one word: "done", "skipped" or "conflict"."""
+        return "done" if self.done else "conflict" if self.conflict else "skipped"
 
 
 def pause(
-    name: str, *, kind: str = QUEUE, actor: Any, reason: str, until: dt.datetime | dt.timedelta | None = None
+    name: str,
+    *,
+    kind: str = QUEUE,
+    actor: Any,
+    reason: str,
+    until: dt.datetime | dt.timedelta | None = None,
+    expected: str | None = None,
 ) -> PauseOutcome:
     """Let nothing new of a queue start, or with ``kind="type"`` of a type of job or workflow, in whichever queue.
 
     It goes on by itself at ``until`` (an aware datetime, or a timedelta from now), or when it is resumed. Pausing what
-    is paused sets a new reason and a new end. Raises :class:`InvalidOption`; a reason must be given.
+    is paused sets a new reason and a new end. ``expected`` is the :func:`mark` of the pause that the person saw, empty
+    for none: where it stands otherwise now, nothing is done. Raises :class:`InvalidOption`; a reason must be given.
     """
     _check(name, kind)
     if not reason.strip():
@@ -89,32 +100,45 @@ def pause(
         "seconds": seconds,
     }
     with transaction.atomic(using=using):
-        ((again, ends, over),) = rows(using, _PAUSE, {**params, "by": codec.storable_text(who.name, 200)})
-        if over:
-            raise InvalidOption(
-                "until", until, "it has passed; give a time to come, by the database's clock."
-            )
-        rows(using, _FORGET, {})
-        told = "until it is resumed" if ends is None else f"until {ends:%Y-%m-%d %H:%M:%S %Z}"
-        message = f"{'pause changed' if again else 'paused'}, {told}"
-        outcome = PauseOutcome(kind, name, True, message, ends)
-        _record("pause", outcome, actor, reason, {"until": None if ends is None else ends.isoformat()})
-    logger.info("%s=%s verb=pause until=%s by=%s", kind, name, ends, actor)
+        conflict = _moved_on(name, kind, expected, using)
+        by = codec.storable_text(who.name, 200)
+        found = [] if conflict else rows(using, _PAUSE, {**params, "by": by, "anew": expected == ""})
+        if found:
+            outcome = _paused(kind, name, until, *found[0])
+            rows(using, _FORGET, {})
+        else:
+            conflict = conflict or _moved_on(name, kind, expected, using)
+            outcome = PauseOutcome(kind, name, False, conflict, conflict=True)
+        ends = None if outcome.until is None else outcome.until.isoformat()
+        _record("pause", outcome, actor, reason, {"until": ends} if outcome.done else {})
+    logger.info("%s=%s verb=pause done=%s until=%s by=%s", kind, name, outcome.done, ends, actor)
     return outcome
 
 
-def resume(name: str, *, kind: str = QUEUE, actor: Any, reason: str = "") -> PauseOutcome:
-    """End a pause now; workers are told to look. Raises :class:`InvalidOption`."""
+def _paused(
+    kind: str, name: str, until: Any, again: bool, ends: dt.datetime | None, over: bool
+) -> PauseOutcome:
+    if over:
+        raise InvalidOption("until", until, "it has passed; give a time to come, by the database's clock.")
+    told = "until it is resumed" if ends is None else f"until {ends:%Y-%m-%d %H:%M:%S %Z}"
+    return PauseOutcome(kind, name, True, f"{'pause changed' if again else 'paused'}, {told}", ends)
+
+
+def resume(
+    name: str, *, kind: str = QUEUE, actor: Any, reason: str = "", expected: str | None = None
+) -> PauseOutcome:
+    """End a pause now; workers are told to look. ``expected`` as in :func:`pause`. Raises :class:`InvalidOption`."""
     _check(name, kind)
     using = get_settings().database
     with transaction.atomic(using=using):
-        found = rows(using, _RESUME, {"kind": kind, "name": name})
+        conflict = _moved_on(name, kind, expected, using)
+        found = [] if conflict else rows(using, _RESUME, {"kind": kind, "name": name})
         by, since, held = found[0] if found else ("", None, False)
         if held:
             message = f"resumed; it was paused by {by} since {since:%Y-%m-%d %H:%M:%S %Z}"
         else:
-            message = f"{kind} {name} is not paused"
-        outcome = PauseOutcome(kind, name, held, message)
+            message = conflict or f"{kind} {name} is not paused"
+        outcome = PauseOutcome(kind, name, held, message, conflict=bool(conflict))
         _record("resume", outcome, actor, reason, {})
         if held and get_settings().notify:
             notify(using=using)
@@ -129,6 +153,29 @@ def paused(kind: str | None = None) -> list[QueuePause]:
     return list((found if kind is None else found.filter(kind=kind)).order_by("kind", "name"))
 
 
+def mark(pause: QueuePause | None) -> str:
+    """How a pause stands, as a form carries it; empty for none."""
+    if pause is None:
+        return ""
+    parts = (pause.since, pause.until, pause.by, pause.reason)
+    return hashlib.sha256(repr([str(each) for each in parts]).encode()).hexdigest()[:16]
+
+
+def _moved_on(name: str, kind: str, expected: str | None, using: str) -> str:
+    """What happened since the person looked; empty when nothing did. Locks the pause that is there."""
+    if expected is None:
+        return ""
+    found = QueuePause._base_manager.using(using).filter(kind=kind, name=name)
+    found = found.filter(Q(until__isnull=True) | Q(until__gt=Now()))
+    held = found.select_for_update().first()
+    if mark(held) == expected:
+        return ""
+    if held is None:
+        return f"{kind} {name} was paused when you looked; it is no longer"
+    was = "paused otherwise" if expected else "not paused"
+    return f"it was {was} when you looked; it is paused by {held.by} since {held.since:%Y-%m-%d %H:%M:%S %Z}"
+
+
 def _record(verb: str, outcome: PauseOutcome, actor: Any, reason: str, details: dict[str, Any]) -> None:
     audit.record(
         verb,
@@ -137,7 +184,8 @@ def _record(verb: str, outcome: PauseOutcome, actor: Any, reason: str, details: 
         actor=actor,
         reason=reason,
         done=int(outcome.done),
-        skipped=int(not outcome.done),
+        skipped=int(outcome.result == "skipped"),
+        refused=int(outcome.conflict),
         details={**details, "outcomes": {outcome.name: outcome.message}},
     )
 

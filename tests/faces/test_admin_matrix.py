@@ -134,6 +134,18 @@ def test_a_stale_tab_does_nothing_and_says_what_happened_meanwhile(verb: str) ->
     assert standing(job) == before
 
 
+@pytest.mark.parametrize("page", ["job", "deadjob", "execution"])
+def test_an_action_on_ticked_rows_without_its_right_is_refused_and_recorded(page: str) -> None:
+    row = execution("failed") if page == "execution" else make_job("dead")
+    data = {"action": "retry_selected", "index": "0", "_selected_action": [row.pk]}
+    before = standing(row)
+
+    assert person("viewer").post(address(f"{page}_changelist"), data).status_code == 403
+    assert standing(row) == before
+    [told] = OperatorAction.objects.all()
+    assert (told.verb, told.actor, told.target_ids, told.refused) == ("retry", "viewer", [row.pk], 1)
+
+
 def test_ticked_rows_carry_what_was_seen_too() -> None:
     moved, still = make_job("dead"), make_job("dead")
     client = person("ann", "retry_job")

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from pgjobs.management.operators import REFUSED, SKIPPED, WRONG, duration
 from pgjobs.models import BulkOperation, Job, OperatorAction, QueuePause
 from pgjobs.queue.audit import record
+from pgjobs.queue.pauses import pause
 from pgjobs.queue.states import JobStatus
 from tests.leases.factories import columns, pending, running
 from tests.queue.test_control import in_status
@@ -148,6 +149,15 @@ def test_pause_and_resume() -> None:
     assert refused("pgjobs_resume", "--queue", "billing")[0] == REFUSED
     assert refused("pgjobs_resume")[0] == WRONG
     assert refused("pgjobs_pause", "--queue", "billing")[0] == WRONG  # no reason
+
+
+def test_nothing_from_a_row_steers_the_terminal() -> None:
+    pause("billing", actor="ann\x1b[2J", reason="gone\x1b]0;x\x07\nqueue other: resumed")
+    audit = run("pgjobs_audit")
+    resumed = run("pgjobs_resume", "--queue", "billing")
+
+    assert "\x1b" not in audit + resumed and "\x07" not in audit
+    assert len(audit.splitlines()) == 1 and "ann\ufffd[2J" in resumed
 
 
 def test_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

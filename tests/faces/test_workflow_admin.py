@@ -265,7 +265,7 @@ def test_a_decision_by_the_form(decision: str, approved: bool) -> None:
     asked.refresh_from_db()
     assert (asked.approved, asked.decided_by, asked.reason) == (approved, "ann", "I looked")
     assert status(asked.execution) == "enqueued"
-    assert response["Location"] == INBOX
+    assert response["Location"] == reverse("admin:index")  # nothing else is asked of ann
     assert LogEntry.objects.get().change_message == f"{'Approved' if approved else 'Rejected'} by ann"
 
 
@@ -343,8 +343,9 @@ def test_whoever_is_not_asked_gets_no_further(client: Client) -> None:
     asked = approval(permission="auth.add_user")
     approval(permission="auth.delete_user")
 
-    assert give(client_of("other", "auth.delete_user"), asked, "approve").status_code == 404
+    assert give(client_of("other", "auth.delete_user"), asked, "approve").status_code == 403
     assert give(client_of("stranger"), asked, "approve").status_code == 403
+    assert [each.actor for each in OperatorAction.objects.order_by("pk")] == ["other", "stranger"]
     assert give(client, asked, "approve").status_code == 302
     assert (
         client_of("root", is_superuser=True)

@@ -9,7 +9,16 @@ import pytest
 
 from pgjobs.exceptions import InvalidOption, MarkLeft
 from pgjobs.queue.registry import Handler, registry
-from pgjobs.redaction import MARK, checked_entries, merged, redacted, redacted_errors, redacted_text
+from pgjobs.redaction import (
+    MARK,
+    UNSEEN,
+    checked_entries,
+    merged,
+    redacted,
+    redacted_errors,
+    redacted_start,
+    redacted_text,
+)
 from pgjobs.workflows.registry import Definition, workflows
 
 STORED = {
@@ -135,6 +144,8 @@ def test_lists_without_secrets_may_change_freely() -> None:
         ("{'token': 'abc', 'n': 1}", f"{{'token': {MARK}, 'n': 1}}"),
         ('{"auth": {"user": "ann", "n": [1]}, "n": 1}', f'{{"auth": {MARK}, "n": 1}}'),
         ('{"auth": {"password": "cut off', f'{{"auth": {MARK}'),
+        ('{"n": 1, "token": "correct horse batt', f'{{"n": 1, "token": {MARK}'),
+        ("{'token': 'correct horse \\", f"{{'token': {MARK}"),
         ("Authorization: Bearer abc.def\nHost: x", f"Authorization: {MARK}\nHost: x"),
         ("Cookie: a=1; sessionid=2", f"Cookie: {MARK}"),
         ("postgres://ann:hunter2@db/prod", f"postgres://ann:{MARK}@db/prod"),
@@ -156,6 +167,14 @@ def test_secret_values_of_the_payload_are_hidden_wherever_they_stand() -> None:
     shown = redacted_text(text, payload=STORED)
     assert shown == f'charge failed for {MARK} / {MARK} "{MARK}"'
     assert "ann@example.org" in redacted_text("mail ann@example.org", payload=STORED)
+
+
+def test_a_text_whose_payload_was_not_read_is_not_shown() -> None:
+    text = "charge for sk-live-4711"
+    assert redacted_start(text, payload=STORED) == f"charge for {MARK}"
+    assert redacted_start(text, payload={}) == text
+    assert redacted_start(text, payload=None) == UNSEEN
+    assert redacted_start("", payload=None) == ""
 
 
 def test_short_values_are_not_looked_for() -> None:

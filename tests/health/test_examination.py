@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from django.db import OperationalError
 
-from pgjobs.health import examination, facts
+from pgjobs.health import examination, facts, work
 from pgjobs.health.examination import RULES, examine
 from pgjobs.health.verdict import CODES, Problem, ranked
 from tests.health.situations import SITUATIONS, Situation, job, run, worker
@@ -87,6 +87,26 @@ def test_a_rule_that_takes_too_long_is_unknown_and_the_others_are_told(
     assert [p.code for p in verdict.problems] == ["NO_WORKER"]
     assert verdict.state == "problem" and verdict.only(["LATE"]).state == "unknown"
     assert verdict.only(["WEDGED"]).state == "ok"
+
+
+def test_more_queues_than_are_looked_at_are_unknown_not_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "LANES", 3)
+    for n in range(3):
+        job(queue=f"q{n}")
+    worker(handlers=None)
+    assert examine().state == "ok"
+    job(queue="q3")
+    verdict = examine()
+    assert set(verdict.unknown) == {"NO_WORKER", "STALLED", "LATE", "UNKNOWN_TYPES"}
+    assert verdict.state == "unknown"
+
+
+def test_the_last_of_many_queues_is_looked_at() -> None:
+    for n in range(300):
+        job(queue=f"q{n:03}", ago=0 if n < 299 else 3600)
+    worker(handlers=None)
+    verdict = examine()
+    assert [(p.code, p.queue) for p in verdict.problems] == [("LATE", "q299")]
 
 
 def test_a_table_that_cannot_be_read_is_unknown_not_fine() -> None:

@@ -6,6 +6,7 @@ import pytest
 from django.test.utils import CaptureQueriesContext
 
 from pgjobs import metrics
+from pgjobs.health.reading import Reader
 from pgjobs.metrics import Family, collect, rendered
 from pgjobs.queue import rollups
 from pgjobs.queue.models import Minute
@@ -110,6 +111,32 @@ def test_labels_are_bounded_and_the_rest_is_added_up(monkeypatch: pytest.MonkeyP
     assert len(found["pgjobs_workers"].samples) == 5
     assert found["pgjobs_problem"].value(code="NO_WORKER", queue="other") == 3
     assert found["pgjobs_problem"].value(code="VERSION_SKEW", queue="") == 1
+
+
+def test_a_queue_of_the_name_of_the_rest_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LABELS", 2)
+    for n, name in enumerate(("other", "q1", "q2")):
+        job(queue=name, ago=100 - n)
+    text = collect()
+    ready = [line for line in text.splitlines() if line.startswith("pgjobs_queue_ready{")]
+    assert sorted(ready) == ['pgjobs_queue_ready{queue="other"} 2', 'pgjobs_queue_ready{queue="q1"} 1']
+
+
+def test_figures_that_come_between_two_statements_are_left_for_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted("old", done=1)
+    ask = Reader.ask
+
+    def between(reader: Reader, sql: str, **params: Any) -> Any:
+        if sql == metrics._LIFETIME_COUNTS:
+            counted("new", done=1)
+        return ask(reader, sql, **params)
+
+    monkeypatch.setattr(Reader, "ask", between)
+    found = parsed(collect())
+    assert found["pgjobs_jobs_finished_total"].value(queue="old", outcome="succeeded") == 1
+    assert found["pgjobs_collector_up"].value(collector="ends") == 1
 
 
 def test_hostile_names_are_escaped() -> None:

@@ -7,6 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from pgjobs.exceptions import InvalidOption, MarkLeft, NotStorable, SignatureMismatch, UnknownJobType
+from pgjobs.queue.control import retry
 from pgjobs.queue.editing import edit_copy
 from pgjobs.queue.models import Job, JobResult, OperatorAction
 from pgjobs.queue.outcomes import Raised
@@ -112,6 +113,17 @@ def test_only_what_ended_without_success_is_copied(charge: None) -> None:
         outcome.message
         == "it is pending; only cancelled, dead, failed jobs can be copied with another payload"
     )
+
+
+def test_what_has_a_copy_runs_no_more(charge: None) -> None:
+    pk = dead()
+    made = edit_copy(pk, {**PAYLOAD, "amount": "2"}, actor="ann").made
+    [retried] = retry([pk], actor="bob")
+    copied = edit_copy(pk, PAYLOAD, actor="bob")
+
+    why = f"job {made} was made from it with another payload; go on with that one"
+    assert (retried.done, retried.message, copied.done, copied.message) == (False, why, False, why)
+    assert Job.objects.filter(status="pending").get().pk == made
 
 
 def test_a_stale_tab_makes_no_copy(charge: None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.db.models import F
 from django.db.models.functions import Now
@@ -16,7 +17,7 @@ from pgjobs.leases.lanes import Position
 from pgjobs.queue.audit import Actor
 from pgjobs.queue.models import Job, OperatorAction, QueuePause
 from pgjobs.queue.outcomes import Succeeded
-from pgjobs.queue.pauses import pause, paused, resume
+from pgjobs.queue.pauses import mark, pause, paused, resume
 from pgjobs.workflows.claiming import claim_executions
 from pgjobs.workflows.models import Execution
 from tests.leases.factories import KIND, claim, claim_ids, end, pending
@@ -194,6 +195,37 @@ def test_resuming_says_who_had_paused_it() -> None:
     assert (again.result, again.message) == ("skipped", "queue billing is not paused")
     verbs = OperatorAction.objects.order_by("id").values_list("verb", "done", "skipped")
     assert list(verbs) == [("pause", 1, 0), ("resume", 1, 0), ("resume", 0, 1)]
+
+
+def test_a_pause_that_is_not_the_one_seen_is_left_alone() -> None:
+    assert pause("billing", **WHY, expected="").done
+    [seen] = paused()
+
+    assert pause("billing", actor="bob", reason="mine", expected="").result == "conflict"
+    assert pause("billing", actor="bob", reason="longer", expected=mark(seen)).done
+    stale = resume("billing", actor="ann", expected=mark(seen))
+    assert stale.result == "conflict"
+    assert stale.message.startswith("it was paused otherwise when you looked; it is paused by bob since 20")
+    assert [(each.by, each.reason) for each in paused()] == [("bob", "longer")]
+
+    assert resume("billing", actor="ann", expected=mark(paused()[0])).done
+    gone = resume("billing", actor="bob", expected=mark(seen))
+    assert gone.message == "queue billing was paused when you looked; it is no longer"
+    refused = OperatorAction.objects.order_by("id").values_list("verb", "done", "skipped", "refused")
+    assert [each[1:] for each in refused if not each[1]] == [(0, 0, 1)] * 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_forgetting_old_pauses_waits_for_nobody() -> None:
+    for name in ("a", "b"):
+        pause(name, **WHY, until=timedelta(hours=1))
+    let_pass()
+    params = connection.get_connection_params()
+    params = {key: value for key, value in params.items() if key not in ("cursor_factory", "context")}
+    with psycopg.connect(**params) as other:
+        other.execute("SELECT 1 FROM pgjobs_queuepause WHERE name = 'a' FOR UPDATE")
+        assert pause("c", **WHY).done
+        assert set(QueuePause.objects.values_list("name", flat=True)) == {"a", "c"}
 
 
 @pytest.mark.parametrize(

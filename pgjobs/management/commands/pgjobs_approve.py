@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.management.operators import REFUSED, OperatorCommand
+from pgjobs.management.screen import harmless
 from pgjobs.workflows.approvals import decide
 
 
@@ -38,6 +39,6 @@ class Command(OperatorCommand):
         if options["json"]:
             self.print_json({"approval": wait_id, "done": decision.done, "message": decision.message})
         elif decision.done:
-            self.stdout.write(f"approval {wait_id}: {decision.message}")
+            self.say(f"approval {wait_id}: {decision.message}")
         if not decision.done:
-            raise CommandError(f"Nothing was changed: {decision.message}.", returncode=REFUSED)
+            raise CommandError(f"Nothing was changed: {harmless(decision.message)}.", returncode=REFUSED)

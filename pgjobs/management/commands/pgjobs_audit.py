@@ -47,7 +47,7 @@ class Command(OperatorCommand):
             self.print_json({"actions": [_as_dict(action) for action in found]})
         else:
             for action in found:
-                self.stdout.write(_line(action))
+                self.say(_line(action))
 
 
 def _found(options: dict[str, Any]) -> QuerySet[OperatorAction]:

@@ -147,12 +147,12 @@ class Command(OperatorCommand):
             self.print_json({"preview": {**told, "upper_id": seen.upper_id, "sample": seen.sample}})
             return
         number = f"{seen.count:,}{'+' if seen.more else ''}"
-        self.stdout.write(f"{seen.verb}: {number} jobs match {seen.words}")
+        self.say(f"{seen.verb}: {number} jobs match {seen.words}")
         for queue, job_type, jobs in seen.groups[:10]:
-            self.stdout.write(f"  {queue}  {job_type}  {jobs:,}")
+            self.say(f"  {queue}  {job_type}  {jobs:,}")
         if seen.sample:
-            self.stdout.write(f"  for instance {', '.join(map(str, seen.sample))}")
-        self.stdout.write("Nothing was done. Add --yes and --reason to do it.")
+            self.say(f"  for instance {', '.join(map(str, seen.sample))}")
+        self.say("Nothing was done. Add --yes and --reason to do it.")
 
     def _move(self, command: str, options: dict[str, Any]) -> None:
         act, _ = _MOVES[command]
@@ -160,7 +160,7 @@ class Command(OperatorCommand):
         if options["json"]:
             self.print_json({"outcomes": [as_dict("bulk", outcome)]})
         else:
-            self.stdout.write(f"bulk {outcome.id}: {outcome.message}")
+            self.say(f"bulk {outcome.id}: {outcome.message}")
         exit_by([outcome.result], command)
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Command(OperatorCommand):
             self.print_json({"operations": [_as_dict(operation) for operation in found]})
             return
         for operation in found:
-            self.stdout.write(_line(operation))
+            self.say(_line(operation))
 
     def _run(self, operation: BulkOperation, options: dict[str, Any]) -> None:
         if operation.state == BulkState.PREVIEWED:
@@ -177,7 +177,7 @@ class Command(OperatorCommand):
 
         def tell(batch: Batch) -> None:
             if batch.moved and not options["json"]:
-                self.stdout.write(f"bulk {operation.pk}: {batch.moved} more")
+                self.say(f"bulk {operation.pk}: {batch.moved} more")
 
         carry(operation.pk, by="the command line", on_batch=tell)
 
@@ -186,15 +186,13 @@ class Command(OperatorCommand):
         if options["json"]:
             self.print_json({"operation": _as_dict(operation), "live_workers": workers})
             return
-        self.stdout.write(_line(operation))
+        self.say(_line(operation))
         if operation.note:
-            self.stdout.write(f"  {operation.note}")
+            self.say(f"  {operation.note}")
         for pk, why in operation.conflicts[:20]:
-            self.stdout.write(f"  conflict: job {pk}: {why}")
+            self.say(f"  conflict: job {pk}: {why}")
         if operation.state == BulkState.RUNNING and not workers:
-            self.stdout.write(
-                f"  No worker lives to carry it on. Run: manage.py pgjobs_bulk run {operation.pk}"
-            )
+            self.say(f"  No worker lives to carry it on. Run: manage.py pgjobs_bulk run {operation.pk}")
 
 
 def _operation(pk: int) -> BulkOperation:

@@ -51,7 +51,7 @@ class Command(OperatorCommand):
         if options["json"]:
             self.print_json({"outcomes": [as_dict("job", outcome)]})
         else:
-            self.stdout.write(f"job {outcome.id}: {outcome.message}")
+            self.say(f"job {outcome.id}: {outcome.message}")
         exit_by([outcome.result], "edit")
 
 

@@ -40,5 +40,5 @@ class Command(OperatorCommand):
             self.print_json({"outcomes": [as_dict("execution", outcome) for outcome in outcomes]})
         else:
             for outcome in outcomes:
-                self.stdout.write(f"execution {outcome.id}: {outcome.message}")
+                self.say(f"execution {outcome.id}: {outcome.message}")
         exit_by((outcome.result for outcome in outcomes), "fork")

@@ -1,0 +1,54 @@
+"""Where a page leads people who may do little, what it exports, and what it counts no further."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from pgjobs.queue import audit
+from tests.faces.pages import address, person, text_of
+from tests.faces.test_admin_watch import failures
+from tests.faces.test_workflow_admin import address_of_decision, client_of
+from tests.workflows.rows import approval
+
+pytestmark = pytest.mark.django_db
+
+
+def test_who_may_decide_and_not_look_is_told_too_and_never_ends_at_a_closed_door() -> None:
+    asked = approval(permission="auth.add_user")
+    ann, bob = client_of("ann", "auth.add_user"), client_of("bob", "auth.add_user")
+    answers = [
+        client.post(
+            address_of_decision(asked),
+            {"decision": decision, "reason": "seen", "shown_hash": asked.context_hash},
+            follow=True,
+        )
+        for client, decision in ((ann, "approve"), (bob, "reject"))
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert "approved by ann" in answers[0].content.decode()
+    assert "it was approved before, by ann" in answers[1].content.decode()
+    assert bob.post(reverse("admin:pgjobs_wait_decide", args=[10**30])).status_code == 404
+
+
+def test_no_cell_of_the_export_is_a_formula() -> None:
+    for reason in ("=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1", "\uff1d1", "plain = 1"):
+        audit.record("retry", target_kind="queue", target_ids=["=1"], actor=reason, reason=reason)
+    export = person("bob").get(address("operatoraction_export"))
+    text = b"".join(export.streaming_content).decode()
+    cells = [cell for row in list(csv.reader(io.StringIO(text)))[1:] for cell in row]
+
+    assert not [cell for cell in cells if cell[:1] in set("=+-@\t\r\n\uff1d")]
+    assert cells.count("plain = 1") == 2 and cells.count("'=1") == 2
+
+
+def test_a_count_that_was_cut_is_no_exact_figure(settings: Any) -> None:
+    settings.PGJOBS = {**settings.PGJOBS, "DEAD_ALERT": 2}
+    failures(5, "aaaa")
+    text = text_of(person("ann"), address("overview_changelist"))
+
+    assert '<strong class="pgjobs-card-value">2+</strong>' in text
+    assert 'Dead <span class="pgjobs-badge">2+</span>' in text
