@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pgjobs import codec
@@ -101,6 +102,7 @@ def _attempts(
     """Run until it works or the attempts are used up: (output, attempts, seconds of the last)."""
     most = retry.attempts or _DEFAULT_ATTEMPTS
     attempt = 1 + _attempts_made(replay, step_id)
+    failed = partial(failure, replay, step_id, StepKind.STEP, ordinal, arguments_hash)
     while True:
         began = time.monotonic()
         try:
@@ -114,20 +116,14 @@ def _attempts(
                 "a step has no place in a queue to give back",
                 "Raise Retry(after=...) and give the step retry=, or return and ctx.sleep() in the body.",
             )
-            raise failure(
-                replay, step_id, StepKind.STEP, ordinal, arguments_hash, refused, attempt
-            ) from error
+            raise failed(refused, attempt) from error
         except Exception as error:
             if attempt >= most or isinstance(error, Fail | NotStorable):
-                raise failure(
-                    replay, step_id, StepKind.STEP, ordinal, arguments_hash, error, attempt
-                ) from error
+                raise failed(error, attempt) from error
             try:
                 delay = _delay(retry, attempt, error)
             except InvalidOption as refused:
-                raise failure(
-                    replay, step_id, StepKind.STEP, ordinal, arguments_hash, refused, attempt
-                ) from error
+                raise failed(refused, attempt) from error
         if delay > _SHORT_DELAY:
             replay.wait(
                 NewWait(
