@@ -132,6 +132,8 @@ def target(problem: Problem, site: Any) -> str:
         return address("wait_changelist")
     if problem.code == "PAUSED_EXECUTIONS":
         return address("execution_changelist", status="paused")
+    if kind == "workflow":
+        return address("execution_changelist", status="enqueued", workflow_name=name)
     if problem.code == "UNKNOWN_TYPES":
         return address("job_changelist", status="pending", queue=problem.queue, job_type=name)
     if kind == "fingerprint" and name:

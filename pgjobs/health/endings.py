@@ -66,18 +66,18 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t
              ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent)"""
 
 _UNKNOWN_TYPES = """
-SELECT named.queue, head.job_type, count(*), min(head.available_at)
+SELECT named.queue, head.kind, head.name, count(*), min(head.available_at)
 FROM unnest(%(queues)s::text[]) AS named(queue) CROSS JOIN LATERAL (
-    (SELECT t.job_type, t.available_at FROM pgjobs_job AS t
+    (SELECT 'job_type' AS kind, t.job_type AS name, t.available_at FROM pgjobs_job AS t
      WHERE t.status = 'pending' AND t.crash_count = 0 AND t.queue = named.queue
      ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s)
     UNION ALL
-    (SELECT t.workflow_name, t.available_at FROM pgjobs_execution AS t
+    (SELECT 'workflow', t.workflow_name, t.available_at FROM pgjobs_execution AS t
      WHERE t.status = 'enqueued' AND t.crash_count = 0 AND t.queue = named.queue
      ORDER BY t.priority, t.available_at, t.id LIMIT %(head)s)
 ) AS head
 WHERE head.available_at <= statement_timestamp()
-GROUP BY named.queue, head.job_type ORDER BY named.queue, head.job_type"""
+GROUP BY named.queue, head.kind, head.name ORDER BY named.queue, head.name, head.kind"""
 
 _WORKFLOWS = f"""
 SELECT overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id,
@@ -136,11 +136,13 @@ class NewCause:
 
 @dataclass(frozen=True, slots=True)
 class WaitingType:
-    """A type among the first due rows of a queue."""
+    """A job type or a workflow among the first due rows of a queue."""
 
     queue: str
-    job_type: str
-    jobs: int
+    kind: str
+    """ "job_type" or "workflow"."""
+    name: str
+    rows: int
     oldest_at: dt.datetime
 
 

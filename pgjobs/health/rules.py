@@ -9,7 +9,7 @@ from pgjobs.health.facts import READY_LIMIT, Facts
 from pgjobs.health.phrases import many, span
 from pgjobs.health.verdict import Problem
 from pgjobs.health.work import RATE_MINUTES, Waiting
-from pgjobs.health.workers import WorkerRow
+from pgjobs.health.workers import NEVER_SERVED, WorkerRow
 from pgjobs.queue.pauses import QUEUE
 from pgjobs.redaction import redacted_text
 
@@ -142,17 +142,18 @@ def unknown_types(facts: Facts) -> Iterator[Problem]:
     """Work for which every worker of the queue lacks the code."""
     for each in facts.waiting_types:
         workers = facts.serving(each.queue)
-        if not workers or any(w.handlers is None or each.job_type in w.handlers for w in workers):
+        if not workers or any(w.handlers is None or each.name in w.handlers for w in workers):
             continue
         yield Problem(
             "UNKNOWN_TYPES",
-            f"No live worker of queue {each.queue!r} knows {each.job_type!r}; {many(each.jobs, 'row')} of it at the "
+            f"No live worker of queue {each.queue!r} knows {each.name!r}; {many(each.rows, 'row')} of it at the "
             f"head of the queue, the oldest for {span(facts.clock - each.oldest_at)}.",
-            "Deploy the code that has it; if it was renamed, keep the old name with name=; or cancel them.",
+            "Deploy the code that has it and start the workers anew; if it was renamed, keep the old name with name=; "
+            "or cancel them.",
             each.oldest_at,
             each.queue,
-            "job_type",
-            each.job_type,
+            each.kind,
+            each.name,
         )
 
 
@@ -223,7 +224,7 @@ def _ready(waiting: Waiting) -> str:
 
 def _last_words(worker: WorkerRow | None) -> str:
     if worker is None:
-        return "None is known to have served it: is the name spelled right?"
+        return NEVER_SERVED
     if worker.stopped_at:
         return f"The last, {worker.name}, stopped {span(worker.clock - worker.stopped_at)} ago."
     if worker.state == "draining":

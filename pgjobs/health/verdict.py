@@ -61,7 +61,8 @@ class Problem:
     queue: str = ""
     """The queue it is about, if it is about one."""
     kind: str = ""
-    """What ``target`` names: "queue", "worker", "fingerprint", "job", "execution", "job_type", "bulk"; or nothing."""
+    """What ``target`` names: "queue", "worker", "fingerprint", "job", "execution", "job_type", "workflow", "bulk"; or
+    nothing."""
     target: str = ""
 
     @property

@@ -11,7 +11,7 @@ from pgjobs.conf import get_settings
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import at, counted, many, span
 from pgjobs.health.reading import Reader
-from pgjobs.health.workers import WorkerRow
+from pgjobs.health.workers import NEVER_SERVED, WorkerRow
 from pgjobs.queue.archive import find_job
 from pgjobs.queue.models import ArchivedJob, Job
 from pgjobs.queue.pauses import QUEUE, TYPE
@@ -279,7 +279,7 @@ def _line_checks(job: Job, facts: Facts) -> Iterator[Check]:
 
 def _last(worker: WorkerRow | None) -> str:
     if worker is None:
-        return "None is known to have served it: is the name spelled right?"
+        return NEVER_SERVED
     what = (
         "stopped at"
         if worker.stopped_at

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
 
+NEVER_SERVED = "None is known to have served it: does runworkers run, and is the name spelled right?"
+
 _MOST = 500
 _LATE, _SILENT = 2, 3  # heartbeats
 

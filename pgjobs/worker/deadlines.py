@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
 from pgjobs.exceptions import JobTimeout
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holding
 
 logger = logging.getLogger("pgjobs.worker")
+
+Answer = TypeVar("Answer")
 
 
 def enforce(holdings: list[Holding], stuck_grace: float) -> list[Holding]:
@@ -55,33 +57,35 @@ def _interrupt(holding: Holding, deadline: float) -> None:
     logger.warning("%s=%s ran past its timeout and was interrupted", *holding.place)
 
 
-@contextmanager
-def bounded(holding: Holding, seconds: float | None) -> Iterator[None]:
-    """Bound a part of what this thread does. Raises :class:`JobTimeout` in the block, and never beyond it."""
+def bounded(holding: Holding, seconds: float | None, work: Callable[[], Answer]) -> Answer:
+    """What ``work`` returns. Raises :class:`JobTimeout` in it when that takes longer, and never in what comes after.
+
+    No context manager: one that is interrupted where it is called to leave would not be left.
+    """
     if seconds is None:
-        yield
-        return
+        return work()
     holding.thread_id = threading.get_ident()
     holding.deadline = clock.now() + seconds
     try:
-        yield
+        return work()
     except _Late as late:
         raise JobTimeout(holding.lease.pk, seconds).with_traceback(late.__traceback__) from None
     finally:
-        _unbound(holding)
+        bound = True
+        while bound:
+            try:
+                _unbind(holding)
+                bound = False
+            except _Late:  # here of all places, or at its door: what it was to end has ended by itself
+                pass
 
 
-def _unbound(holding: Holding) -> None:
-    while True:
-        try:
-            with _interrupting:
-                holding.deadline = holding.thread_id = None
-                if holding.timed_out:
-                    holding.timed_out = False
-                    _receive()
-            return
-        except _Late:  # here of all places: what it was to end has ended by itself
-            continue
+def _unbind(holding: Holding) -> None:
+    with _interrupting:
+        holding.deadline = holding.thread_id = None
+        if holding.timed_out:
+            holding.timed_out = False
+            _receive()
 
 
 def _receive() -> None:

@@ -83,8 +83,11 @@ class Executor:
     def _called(self, holding: Holding, context: JobContext) -> Outcome:
         try:
             handler, arguments = self._called_with(holding, context)
-            with bounded(holding, handler.timeout):
-                return returned(handler.function(*arguments[0], **arguments[1]), context)
+            return bounded(
+                holding,
+                handler.timeout,
+                lambda: returned(handler.function(*arguments[0], **arguments[1]), context),
+            )
         except BaseException as error:
             return self._raised(holding, error)
 

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -237,9 +237,9 @@ class Turn:
         if self._turns.stopping.wait(seconds):
             self._stop()
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[None]:
+    def bounded(self, seconds: float | None, work: Callable[[], object]) -> object:
         """By an exception raised in this thread."""
-        return bounded(self._holding, seconds)
+        return bounded(self._holding, seconds, work)
 
 
 def encode_output(output: Any) -> str:

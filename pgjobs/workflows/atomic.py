@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from pgjobs import codec
-from pgjobs.exceptions import DurableCallRefused
+from pgjobs.exceptions import DurableCallRefused, StepFailed
 from pgjobs.workflows.history import hash_arguments
 from pgjobs.workflows.journal import StepRow
 from pgjobs.workflows.replay import Replay
 from pgjobs.workflows.skipping import BlockSkipped, Skipper, is_empty, misuse
 from pgjobs.workflows.states import StepKind
-from pgjobs.workflows.stepping import encode_output, value_of
+from pgjobs.workflows.stepping import encode_output, failure, value_of
 from pgjobs.workflows.values import AtomicStep
 
 _KIND = StepKind.ATOMIC.value
@@ -58,10 +58,19 @@ class AtomicBlock:
             return kind is BlockSkipped
         if self._transaction is None:  # an empty block, recorded
             return False
-        swallowed = bool(self._transaction.__exit__(kind, error, trace))
+        try:
+            self._transaction.__exit__(kind, error, trace)
+        except Exception as failed:
+            raise self._failure(failed) from failed
+        if isinstance(error, Exception):
+            raise self._failure(error) from error
         if error is None:
             self._settle()
-        return swallowed
+        return False
+
+    def _failure(self, error: Exception) -> StepFailed:
+        step_id, ordinal = self._place
+        return failure(self._replay, step_id, StepKind.ATOMIC, ordinal, "", error)
 
     def _row(self) -> StepRow:
         step_id, ordinal = self._place
@@ -88,6 +97,9 @@ def run_atomic(
         return value_of(replay, record)
     replay.durable.before(step_id)
     texts: list[str] = []
-    with replay.recording(step_id, lambda: replay.row(step_id, _KIND, ordinal, arguments_hash, texts[0])):
-        texts.append(encode_output(step_id, function(*args, **kwargs)))
+    try:
+        with replay.recording(step_id, lambda: replay.row(step_id, _KIND, ordinal, arguments_hash, texts[0])):
+            texts.append(encode_output(step_id, function(*args, **kwargs)))
+    except Exception as error:
+        raise failure(replay, step_id, StepKind.ATOMIC, ordinal, arguments_hash, error) from error
     return codec.loads(texts[0])

@@ -58,8 +58,8 @@ class Durable(Protocol):
         """Wait in the thread, at most about a second. Raises ``Stopped`` when the process shuts down."""
         ...
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[None]:
-        """Bound the block; raises JobTimeout in it."""
+    def bounded(self, seconds: float | None, work: Callable[[], object]) -> object:
+        """What ``work`` returns; raises JobTimeout in it when that takes longer."""
         ...
 
     @property

@@ -189,8 +189,8 @@ class Replay:
     def inside(self, step_id: str, work: Callable[[], object], timeout: float | None) -> object:
         """Run code of the user's as a step: durable calls in it are refused."""
         self.durable.before(step_id)
-        with self._stepping(step_id), self.durable.timeout(timeout):
-            return work()
+        with self._stepping(step_id):
+            return self.durable.bounded(timeout, work)
 
     @contextmanager
     def recording(self, step_id: str, row: Callable[[], StepRow]) -> Iterator[None]:

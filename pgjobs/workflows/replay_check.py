@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -207,8 +207,8 @@ class _Dry:
     def pause_briefly(self, seconds: float) -> None:
         self._stop()
 
-    def timeout(self, seconds: float | None) -> AbstractContextManager[None]:
-        return nullcontext()
+    def bounded(self, seconds: float | None, work: Callable[[], object]) -> object:
+        return work()
 
     def _stop(self) -> NoReturn:
         self.stopped = True

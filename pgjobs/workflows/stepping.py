@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pgjobs import codec
@@ -101,6 +102,7 @@ def _attempts(
     """Run until it works or the attempts are used up: (output, attempts, seconds of the last)."""
     most = retry.attempts or _DEFAULT_ATTEMPTS
     attempt = 1 + _attempts_made(replay, step_id)
+    failed = partial(failure, replay, step_id, StepKind.STEP, ordinal, arguments_hash)
     while True:
         began = time.monotonic()
         try:
@@ -114,14 +116,14 @@ def _attempts(
                 "a step has no place in a queue to give back",
                 "Raise Retry(after=...) and give the step retry=, or return and ctx.sleep() in the body.",
             )
-            raise _failed(replay, step_id, ordinal, arguments_hash, refused, attempt) from error
+            raise failed(refused, attempt) from error
         except Exception as error:
             if attempt >= most or isinstance(error, Fail | NotStorable):
-                raise _failed(replay, step_id, ordinal, arguments_hash, error, attempt) from error
+                raise failed(error, attempt) from error
             try:
                 delay = _delay(retry, attempt, error)
             except InvalidOption as refused:
-                raise _failed(replay, step_id, ordinal, arguments_hash, refused, attempt) from error
+                raise failed(refused, attempt) from error
         if delay > _SHORT_DELAY:
             replay.wait(
                 NewWait(
@@ -159,18 +161,25 @@ def _delay(retry: Backoff, attempt: int, error: Exception) -> float:
     return float(seconds)
 
 
-def _failed(
-    replay: Replay, step_id: str, ordinal: int, arguments_hash: str, error: Exception, attempts: int
+def failure(
+    replay: Replay,
+    step_id: str,
+    kind: StepKind,
+    ordinal: int,
+    arguments_hash: str,
+    error: Exception,
+    attempts: int = 1,
 ) -> StepFailed:
+    """What the body is told of a step that failed. It becomes history if the body goes on."""
     limit = min(get_settings().max_error_bytes, 2_000)
     try:
         message = codec.storable_text(str(error), limit)
     except Exception:
         message = "<its text cannot be rendered>"
     # What interrupts a step is a class of its own, which says nothing to people.
-    kind = (JobTimeout if isinstance(error, JobTimeout) else type(error)).__qualname__
-    told = json.dumps({"type": kind, "message": message, "attempts": attempts})
+    error_type = (JobTimeout if isinstance(error, JobTimeout) else type(error)).__qualname__
+    told = json.dumps({"type": error_type, "message": message, "attempts": attempts})
     replay.keep_failure_later(
-        replay.row(step_id, StepKind.STEP.value, ordinal, arguments_hash, None, error=told, attempts=attempts)
+        replay.row(step_id, kind.value, ordinal, arguments_hash, None, error=told, attempts=attempts)
     )
-    return StepFailed(step_id, kind, message, attempts)
+    return StepFailed(step_id, error_type, message, attempts)

@@ -1,13 +1,17 @@
 """The page of an execution: forks, signals, steps, and what is secret in them."""
 
+import html
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from pgjobs.admin import timeline
-from pgjobs.models import Execution, Message, OperatorAction
+from pgjobs.models import Execution, Job, Message, OperatorAction
 from tests.faces.pages import address, person, said, text_of
+from tests.faces.rows import make_worker
 from tests.workflows.rows import execution, gather, job, status, step, wait
 
 pytestmark = pytest.mark.django_db
@@ -155,3 +159,15 @@ def test_each_bar_has_words_and_no_style() -> None:
     assert text.count('class="pgjobs-timebar"') == 3
     assert "<title>step1#1: failed" in text and "pgjobs-bad" in text and "pgjobs-wait" in text
     assert " style=" not in text
+
+
+def test_what_no_worker_knows_leads_to_its_own_list() -> None:
+    make_worker(handlers=["jobsapp.ok"])
+    due = {"available_at": Now() - timedelta(minutes=2)}
+    Job.objects.create(job_type="gone.type", **due)
+    Execution.objects.create(workflow_name="gone.flow", **due)
+    text = html.unescape(text_of(person("ann"), address("overview_changelist")))
+
+    verdict = text[text.index('data-pgjobs-region="verdict"') : text.index('data-pgjobs-region="cards"')]
+    assert f"{address('job_changelist')}?status=pending&queue=default&job_type=gone.type" in verdict
+    assert f"{address('execution_changelist')}?status=enqueued&workflow_name=gone.flow" in verdict

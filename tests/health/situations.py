@@ -264,6 +264,13 @@ SITUATIONS = (
         ("'gone.type'", "2 rows"),
     ),
     Situation(
+        "nobody knows the workflow",
+        _seeds(lambda: worker(handlers='["jobsapp.ok"]'), lambda: execution("enqueued", ago=100)),
+        (("UNKNOWN_TYPES", "default"),),
+        100,
+        ("knows 'shop.fulfil'", "1 row"),
+    ),
+    Situation(
         "paused executions",
         _seeds(
             lambda: execution("paused", ago=500, reason="diverged at step 3"), lambda: execution("paused")

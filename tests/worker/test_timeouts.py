@@ -6,9 +6,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
+from pgjobs.exceptions import JobTimeout
 from pgjobs.leases.states import Lease
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.outcomes import Raised, Succeeded
@@ -133,6 +135,49 @@ def test_a_timeout_at_the_last_moment_hits_no_other_job() -> None:
     assert {kind for pk, kind in outcomes.items() if pk % 2} == {Succeeded}
     assert {kind for pk, kind in outcomes.items() if pk % 2 == 0} <= {Succeeded, Raised}
     assert gets_past_a_traced_call()
+
+
+@pytest.mark.parametrize("event", ["call", "return", "c_call", "c_return"])
+def test_a_timeout_that_arrives_anywhere_near_the_end_leaves_nothing_bounded(event: str) -> None:
+    """At each moment between the work's last line and what comes after: it is late, or it is done, and no more."""
+    came_to = [_interrupted_at(event, moment) for moment in range(6)]
+
+    assert set(came_to) <= {"done", "late"} and "done" in came_to
+
+
+def _interrupted_at(event: str, moment: int) -> str:
+    held = holding(1, ok.job_type)
+    left = moment
+
+    def profile(frame: FrameType, what: str, argument: object) -> None:
+        nonlocal left
+        if what != event or not over:
+            return
+        left -= 1
+        if left == -1 and held.deadline is not None:
+            held.deadline = clock.now() - 1
+            watch = threading.Thread(target=deadlines.enforce, args=([held], 60))
+            sys.setprofile(None)
+            watch.start()
+            patience = time.monotonic() + 0.2  # while the bound is being taken away the watch waits for that
+            while not held.timed_out and time.monotonic() < patience:
+                time.sleep(0)
+
+    def work() -> str:
+        over.append(True)
+        return "done"
+
+    over: list[bool] = []
+    sys.setprofile(profile)
+    try:
+        came_to = deadlines.bounded(held, 60, work)
+    except JobTimeout:
+        came_to = "late"
+    finally:
+        sys.setprofile(None)
+    assert (held.deadline, held.thread_id, held.timed_out) == (None, None, False)
+    assert deadlines.bounded(held, 60, lambda: "next") == "next"
+    return came_to
 
 
 def gets_past_a_traced_call() -> bool:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from django.db import close_old_connections, connection
 
+from pgjobs.exceptions import StepFailed
 from pgjobs.leases.reap import reap_lapsed
 from pgjobs.models import Execution, StepOutput
+from pgjobs.workflows.control import retry
 from tests.jobsapp import workflows as flows
 from tests.jobsapp.models import Effect
 from tests.leases.sessions import sessions
@@ -131,26 +133,84 @@ def test_the_block_and_its_checkpoint_are_one_commit(carrier: Carrier) -> None:
 
     execution = carrier.run(carrier.flow(body).start())
 
-    assert execution.status == "failed" and execution.last_error == "ValueError: no luck"
+    assert execution.status == "failed"
+    assert "step 'a#1' failed after 1 attempt(s): ValueError: no luck" in execution.last_error
     assert (deeds(), recorded(execution)) == ([], [])
 
 
-def test_an_error_in_a_called_function_rolls_both_back(carrier: Carrier) -> None:
-    def work() -> None:
-        deed("a")
-        raise ValueError("no luck")
+tried: list[str] = []
 
-    def body(ctx: Any) -> str:
+
+def fails() -> None:
+    tried.append("called")
+    deed("a")
+    raise ValueError("no luck")
+
+
+def fails_in_a_block(ctx: Any) -> None:
+    with ctx.atomic("a"):
+        fails()
+
+
+def cannot_be_stored(ctx: Any) -> None:
+    with ctx.atomic("a") as a:
+        deed("a")
+        a.output = object()
+
+
+def loses_its_transaction(ctx: Any) -> None:
+    with ctx.atomic("a"):
+        deed("a")
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        (fails_in_a_block, "ValueError"),
+        (lambda ctx: ctx.atomic("a", fails), "ValueError"),
+        (cannot_be_stored, "NotStorable"),
+        (loses_its_transaction, "CommitLost"),
+    ],
+    ids=["block", "function", "output", "commit"],
+)
+def test_a_caught_failure_is_history(carrier: Carrier, fails: Callable[[Any], Any], told: str) -> None:
+    """It rolls both back, and is the same in the first run and in every replay, as that of a step is."""
+    tried.clear()
+
+    def body(ctx: Any) -> list[str]:
         try:
-            ctx.atomic("a", work)
-        except ValueError as error:
+            fails(ctx)
+        except StepFailed as failed:
             ctx.atomic("instead", deed, "instead")
-            return str(error)
+            ctx.sleep("a while", 60)
+            return [failed.step_id, failed.error_type, failed.message]
+        return ["went on"]
+
+    execution = carrier.wake(carrier.run(carrier.flow(body).start()))
+    first = execution.output
+    carrier.replay(execution)
+
+    assert execution.status == "succeeded", execution.pause_reason
+    assert first == execution.output and first[:2] == ["a#1", told]
+    assert (deeds(), recorded(execution)) == (["instead"], ["a#1", "instead#1"])
+    assert len(tried) <= 1
+
+
+def test_a_failure_that_ended_the_execution_is_tried_again_by_a_retry(carrier: Carrier) -> None:
+    def body(ctx: Any) -> str:
+        with ctx.atomic("a"):
+            deed("a")
+            if not luck:
+                raise ValueError("no luck")
         return "went on"
 
+    luck: list[bool] = []
     execution = carrier.run(carrier.flow(body).start())
+    luck.append(True)
+    retry([execution.pk], actor="ann")
 
-    assert (execution.output, deeds(), recorded(execution)) == ("no luck", ["instead"], ["instead#1"])
+    assert (carrier.run(execution).output, deeds(), recorded(execution)) == ("went on", ["a"], ["a#1"])
 
 
 def test_an_unstorable_output_rolls_both_back(carrier: Carrier) -> None:
