@@ -92,6 +92,16 @@ def row_of(key: str) -> Job:
     return Job.objects.get(payload__key=key)
 
 
+def notify() -> None:
+    """From another session: this one's notifications go out when it commits."""
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("NOTIFY pgjobs")
+    finally:
+        other.close()
+
+
 def test_a_claim_that_crosses_the_signal_is_handed_back(spawn: Spawn) -> None:
     workers = spawn("--grace-seconds", "5", clock=LONG, concurrency=4)
     until_told_to_stop.enqueue(key="obedient")
@@ -100,6 +110,7 @@ def test_a_claim_that_crosses_the_signal_is_handed_back(spawn: Spawn) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("LOCK TABLE pgjobs_job IN SHARE MODE")  # claims wait, reads do not
         jobs = [effect.enqueue(key="crossing") for _ in range(2)]
+        notify()  # an idle worker only looks, and sees nothing yet; one that is told of something claims
         claiming = "count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%RECURSIVE lanes%%'"
         wait_until(lambda: database_says(claiming), message="a claim that waits for the lock")
         workers.signal(signal.SIGTERM)

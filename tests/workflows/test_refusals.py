@@ -124,7 +124,8 @@ def test_a_durable_call_at_the_wrong_place_is_refused(carrier: Carrier) -> None:
     assert "inside step 'outer#1'" in refused["step"] and "DurableCallRefused" in refused["step"]
     assert "another thread" in refused["thread"]
     assert "inside step 'block#1'" in refused["block"] and "inside step 'called#1'" in refused["function"]
-    assert recorded(execution) == ["outer#1", "block#1", "outside#1"] and not execution.waits.exists()
+    assert recorded(execution) == ["outer#1", "block#1", "called#1", "outside#1"]
+    assert not execution.waits.exists()
     assert list(Effect.objects.values_list("key", flat=True)) == ["mine", "block"]
 
 
