@@ -5,7 +5,6 @@ import contextlib
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,7 @@ def fork_and_close() -> None:
 
 def fork_and_terminate() -> None:
     """A child of multiprocessing must end at SIGTERM although the worker has a handler of its own for it."""
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
+    child = multiprocessing.get_context("fork").Process(target=threading.Event().wait)
     child.start()
     child.terminate()
     child.join(20)
@@ -259,13 +258,14 @@ def overrun() -> None:
 
 @job(timeout=0.3, max_attempts=1)
 async def overrun_async() -> None:
-    await asyncio.sleep(300)
+    await asyncio.Event().wait()
 
 
 @job(timeout=0.3, max_attempts=1)
 def overrun_in_c() -> None:
     """No exception can reach a thread that is inside a call into C."""
-    time.sleep(300)
+    reading, _ = os.pipe()
+    os.read(reading, 1)
 
 
 @job(timeout=0.3, max_attempts=1)
@@ -280,7 +280,7 @@ def overrun_deaf(gate: str) -> None:
 async def overrun_blocking(gate: str) -> None:
     """Holds up the event loop."""
     while not Path(gate).exists():
-        time.sleep(SLICE_SECONDS)
+        threading.Event().wait(SLICE_SECONDS)
 
 
 @job(timeout=60)
