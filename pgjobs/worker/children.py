@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from pgjobs.worker import clock, registration
-from pgjobs.worker.ledger import begun, create, signed_off
+from pgjobs.worker.ledger import begun, create, signed_off, worked
 from pgjobs.worker.options import WorkerOptions
 
 
@@ -66,6 +66,11 @@ class Child:
         """Whether it works on something now."""
         rows = self.begun()
         return rows is None or any(rows.values())
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether it has ever begun anything."""
+        return worked(self.ledger)
 
     def close(self) -> None:
         """Let go of pipe and ledger."""

@@ -21,7 +21,8 @@ _SIGNED_OFF = _ENTRIES + 1  # another: set when the process has handed everythin
 _TURNED = _ENTRIES + 2  # when the claim loop last turned, in milliseconds of the clock; 0: not yet
 _BEAT = _ENTRIES + 3  # the same of the heartbeat's thread
 _STATE = _ENTRIES + 4
-_SIZE = (_ENTRIES + 5) * _ENTRY.size
+_WORKED = _ENTRIES + 5  # set when the first row is begun
+_SIZE = (_ENTRIES + 6) * _ENTRY.size
 
 STARTING, READY, WITHOUT_DATABASE, STOPPING = range(4)
 """What a process says of itself."""
@@ -31,11 +32,17 @@ class Ledger:
     """The child's side. Every entry is written by one thread at a time."""
 
     def __init__(self, fd: int) -> None:
+        if os.fstat(fd).st_size < _SIZE:  # of a supervisor that was started before its code was replaced
+            os.ftruncate(fd, _SIZE)
         self._memory = mmap.mmap(fd, _SIZE)
         self._free = deque(range(_ENTRIES))
+        self._worked = False
 
     def begin(self, label: str, pk: int) -> int | None:
         """Note that a row is begun; the place to give to :meth:`end`."""
+        if not self._worked:
+            self._worked = True
+            _ENTRY.pack_into(self._memory, _WORKED * _ENTRY.size, 1)
         try:
             place = self._free.pop()
         except IndexError:
@@ -122,3 +129,8 @@ def pulse(fd: int) -> Pulse:
 def signed_off(fd: int) -> bool:
     """Whether the process had handed everything back before it ended."""
     return any(os.pread(fd, _ENTRY.size, _SIGNED_OFF * _ENTRY.size))
+
+
+def worked(fd: int) -> bool:
+    """Whether the process has ever begun a row."""
+    return any(os.pread(fd, _ENTRY.size, _WORKED * _ENTRY.size))
