@@ -47,7 +47,7 @@ class Settings:
     processes: int = 1
     """Worker processes of one ``runworkers``."""
     isolated_processes: int = 2
-    """Suspects (jobs whose worker died) that may run at a time, each alone in a process of its own."""
+    """Suspects (jobs whose worker died) that may run at a time, each alone in a process that runs nothing else meanwhile."""
     crash_delay_seconds: float = 1
     """Delay of a job after its worker died; doubles with each further death."""
     crash_delay_cap_seconds: float = 300

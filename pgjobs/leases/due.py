@@ -90,10 +90,17 @@ def suspects_waiting(
     kinds: Sequence[str],
     queues: Sequence[str] = (),
     ahead: float = 0.0,
+    sharing: bool = False,
     using: str,
 ) -> tuple[int, float | None]:
-    """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None."""
-    sql = _SUSPECTS.format(**_words(model))
+    """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None.
+
+    ``sharing`` counts only those that a claim of this name would take.
+    """
+    words = _words(model)
+    if sharing:
+        words["open"] += " AND crash_count + 1 < max_crashes"
+    sql = _SUSPECTS.format(**words)
     params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
     ((due, seconds),) = rows(using, sql, params)
     return due, None if seconds is None else float(seconds)
