@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -87,14 +88,22 @@ def idle() -> Iterator[Idle]:
     idle.close()
 
 
-def test_a_look_is_one_statement_and_the_sleep_between_two_grows(idle: Idle) -> None:
-    sleeps = []
-    for _ in range(8):
-        assert idle.turn() == 1
-        sleeps.append(idle.producer.interval)
-
-    assert sleeps[-1] > 2 * min(sleeps[0], 1.2)
-    assert not idle.ran_ids() and not idle.told
+@pytest.mark.parametrize(("reap", "least", "most"), [(30, 4, 6), (2, 1.59, 2.41)])
+def test_a_look_is_one_statement_and_the_sleep_between_two_grows(
+    settings: Any, reap: float, least: float, most: float
+) -> None:
+    """Up to the next look for lapsed leases, which is the same statement."""
+    settings.PGJOBS = {**getattr(settings, "PGJOBS", {}), "REAP_SECONDS": reap}
+    idle = Idle()
+    try:
+        sleeps = [idle.producer.interval]
+        for _ in range(8):
+            assert idle.turn() == 1
+            sleeps.append(idle.producer.interval)
+        assert sleeps[0] <= 1.81 and least <= sleeps[-1] <= most
+        assert not idle.ran_ids() and not idle.told
+    finally:
+        idle.close()
 
 
 def test_a_row_that_nobody_announced_is_claimed_at_the_next_look(idle: Idle) -> None:
