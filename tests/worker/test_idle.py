@@ -1,5 +1,6 @@
 """A worker process with nothing to do: one statement a look, and nothing missed for it."""
 
+import datetime as dt
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -116,6 +117,17 @@ def test_the_sleep_ends_when_a_future_row_is_due(idle: Idle) -> None:
     Job.objects.create(job_type=OK, available_at=Now() + timedelta(seconds=0.4))
     idle.turn()
     assert idle.producer.interval <= 0.401
+
+
+def test_what_waits_for_the_next_millennia_costs_nothing(idle: Idle) -> None:
+    far = dt.datetime(8999, 12, 31, tzinfo=dt.UTC)
+    Job.objects.create(job_type=OK, available_at=far)
+    Job.objects.create(job_type=OK, available_at=far, crash_count=1)
+    execution = Execution.objects.create(workflow_name="others.flow", status="waiting")
+    Wait.objects.create(execution=execution, step_id="nap", kind="sleep", ordinal=1, wake_at=far)
+
+    assert idle.turn() == 1 and idle.turn() == 1
+    assert 0.5 < idle.producer.interval <= 2.5 and not idle.ran_ids() and not idle.told
 
 
 def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> None:
