@@ -22,7 +22,10 @@ _TURNED = _ENTRIES + 2  # when the claim loop last turned, in milliseconds of th
 _BEAT = _ENTRIES + 3  # the same of the heartbeat's thread
 _STATE = _ENTRIES + 4
 _WORKED = _ENTRIES + 5  # set when the first row is begun
-_SIZE = (_ENTRIES + 6) * _ENTRY.size
+_AWAKE = (
+    _ENTRIES + 6
+)  # when a thread that waits for nothing last ran, in milliseconds of the clock; 0: not yet
+_SIZE = (_ENTRIES + 7) * _ENTRY.size
 
 STARTING, READY, WITHOUT_DATABASE, STOPPING = range(4)
 """What a process says of itself."""
@@ -64,6 +67,10 @@ class Ledger:
     def beat(self) -> None:
         """The heartbeat's thread goes round."""
         self._stamp(_BEAT)
+
+    def awake(self) -> None:
+        """A thread runs that asks nobody anything: the process is neither stopped nor starved."""
+        self._stamp(_AWAKE)
 
     def state(self, state: int) -> None:
         """How the process is; from :data:`STOPPING` there is no way back."""
@@ -124,6 +131,12 @@ def pulse(fd: int) -> Pulse:
     now = clock.now()
     turned_age, beat_age = (now - stamp / 1000 if stamp else None for stamp in (turned, beat))
     return Pulse(turned_age, beat_age, state)
+
+
+def silent_for(fd: int) -> float | None:
+    """Seconds since any thread of the process was known to run; None: it has not come so far yet."""
+    ((stamp,),) = _ENTRY.iter_unpack(os.pread(fd, _ENTRY.size, _AWAKE * _ENTRY.size))
+    return clock.now() - stamp / 1000 if stamp else None
 
 
 def signed_off(fd: int) -> bool:

@@ -30,6 +30,12 @@ _RESTART = Backoff(base=0.5, cap=30, jitter=0.1)
 _HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the restart backoff
 _KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
 _STAY_FOR_DATABASE = 5.0  # seconds after a stop; later the leases lapse by themselves
+_SILENT_LEASES = 10
+"""A child of which no thread has run for so many leases is replaced: it was stopped, or one of its handlers keeps the
+interpreter to itself. Others have long taken its rows, but for those that its sessions have locked."""
+_SILENT_STILL = (
+    5.0  # seconds later: when the whole machine stood still, it was no more silent than its supervisor
+)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _LOOK_FOR_SUSPECTS = 30.0
 """Seconds between two looks without a reason. As a rule there is one: a child died, or a child has seen suspects."""
@@ -90,6 +96,7 @@ class Supervisor:
         if self._to_give_back:
             self._contained("give back what ended workers held", self._give_back)
         if not self._stop_requests:
+            self._replace_silent()
             self._restart_due()
             if clock.now() >= self._suspects_due:
                 self._contained("look for suspects", self._isolate_suspects)
@@ -150,6 +157,18 @@ class Supervisor:
         self._young_deaths[child.slot] = deaths
         # The first death is answered at once; a process that dies again and again is not restarted in a spin.
         self._restarts[child.slot] = clock.now() + (_RESTART.delay(deaths - 1) if deaths > 1 else 0.0)
+
+    def _replace_silent(self) -> None:
+        """Kill children that have stood still for far too long; what they had begun is charged for it."""
+        for child in self._children:
+            silent = child.silent_for
+            if silent is None or silent < _SILENT_LEASES * child.options.lease_seconds:
+                child.silent_since = None
+            elif child.silent_since is None:
+                child.silent_since = clock.now()
+            elif clock.now() - child.silent_since >= _SILENT_STILL:
+                logger.error("worker=%s has stood still for %.0f s; replacing it", child.name, silent)
+                child.send(signal.SIGKILL)
 
     def _restart_due(self) -> None:
         for slot, due in list(self._restarts.items()):
