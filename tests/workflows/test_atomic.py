@@ -4,19 +4,16 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import close_old_connections, connection
-from django.db.models.functions import Now
 
 from pgjobs.exceptions import StepFailed
 from pgjobs.leases.reap import reap_lapsed
 from pgjobs.models import Execution, StepOutput
 from pgjobs.workflows.control import retry
-from pgjobs.workflows.suspension import Stopped
 from tests.jobsapp import workflows as flows
 from tests.jobsapp.models import Effect
 from tests.leases.sessions import sessions
@@ -52,77 +49,6 @@ def replayed(carrier: Carrier, body: Callable[[Any], Any]) -> tuple[Any, Any, li
     carrier.replay(execution)
     assert carrier.replay(execution).status == "succeeded", execution.last_error + execution.pause_reason
     return first, execution.output, done, deeds()
-
-
-@contextmanager
-def server_away() -> Iterator[None]:
-    """No new session comes about."""
-    settings = connection.settings_dict
-    before = dict(settings)
-    settings["PORT"] = "1"
-    try:
-        connection.close()
-        yield
-    finally:
-        settings.clear()
-        settings.update(before)
-
-
-@pytest.mark.parametrize("form", ["block", "function"])
-def test_a_server_that_is_away_when_the_transaction_is_opened_costs_a_turn(
-    carrier: Carrier, form: str
-) -> None:
-    """As one that goes away inside it: what has waited it out for as long as the lease was sure is no failed step."""
-    raised: list[BaseException] = []
-
-    def body(ctx: Any) -> None:
-        try:
-            with server_away() if not raised else nullcontext():
-                if form == "function":
-                    ctx.atomic("deed", deed, "done")
-                else:
-                    with ctx.atomic("deed"):
-                        deed("done")
-        except BaseException as error:
-            raised.append(error)
-            raise
-
-    started = carrier.flow(body).start()
-    holding = carrier.claim()
-    assert holding is not None
-    holding.good_until = 0.0
-    carrier.start(holding).finish()
-
-    started.refresh_from_db()
-    assert started.status == "enqueued" and "broke off" in started.note and not started.steps.exists()
-    assert [type(error) for error in raised] == [Stopped] and deeds() == []
-    Execution.objects.update(available_at=Now())
-    assert carrier.run(started).status == "succeeded" and deeds() == ["done"]
-
-
-def test_an_error_of_the_database_when_the_transaction_is_opened_is_one_of_the_step(carrier: Carrier) -> None:
-    """Whether by the block or by the function."""
-    told = []
-
-    def refuse(refused: bool) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET search_path = {'nowhere' if refused else 'DEFAULT'}")
-
-    def block(ctx: Any) -> None:
-        with ctx.atomic("block"):
-            deed("no")
-
-    def body(ctx: Any) -> None:
-        for call in (lambda: ctx.atomic("function", deed, "no"), lambda: block(ctx)):
-            refuse(True)
-            try:
-                call()
-            except StepFailed as error:
-                told.append(error.error_type)
-            refuse(False)
-
-    assert carrier.run(carrier.flow(body).start()).status == "succeeded"
-    assert told == ["ProgrammingError"] * 2 and deeds() == []
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
