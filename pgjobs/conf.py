@@ -33,7 +33,7 @@ class Settings:
     idle_poll_seconds: float = 5
     """Polling slows to this while nothing is due and notifications are known to arrive."""
     reap_seconds: float = 2
-    """Time between two looks for lapsed leases; an idle process asks for them in the same statement as for work."""
+    """Time between two looks for lapsed leases; an idle process looks when the next one may lapse."""
     reap_batch: int = 500
     """Rows one pass of the reaper takes."""
     shutdown_grace_seconds: float = 30

@@ -79,9 +79,12 @@ def reap_lapsed(
     return _reap(model, _LAPSED, _params(limit), using, on_exhausted)
 
 
-def lapsed_sql(model: type[LeasedRow]) -> str:
-    """An SQL expression: whether there is anything for :func:`reap_lapsed`."""
-    return f"EXISTS ({_ANY.format(table=_table(model), running=RUNNING, which=_LAPSED)})"
+def lapse_sql(model: type[LeasedRow]) -> str:
+    """An SQL expression: seconds until :func:`reap_lapsed` may find something, below 0 when it would, or null."""
+    return (
+        f"(SELECT extract(epoch FROM min(lease_expires_at) - clock_timestamp())::float8 "  # noqa: S608
+        f"FROM {_table(model)} WHERE status = '{RUNNING}')"
+    )
 
 
 def reap_owner(

@@ -147,7 +147,7 @@ class Producer(Service):
     def _tell_others(self, view: View) -> None:
         self.sweeper.looked(view.wait_seconds, bulk=view.bulk)
         if self._reaper is not None:
-            self._reaper.looked(lapsed=view.lapsed)
+            self._reaper.looked(view.lapse_seconds)
         if view.suspects:
             self._on_suspects()
 

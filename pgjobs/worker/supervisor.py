@@ -308,6 +308,8 @@ class Supervisor:
         """Sleep until a signal comes or something is due."""
         due = [self._suspects_due] if not self._stop_requests else []
         due += self._restarts.values()
+        silent = [child.silent_since for child in self._children if child.silent_since is not None]
+        due += [max(since + _SILENT_STILL, clock.now() + 0.5) for since in silent]
         if self._stopped_at is not None:
             due.append(max(self._kills_at(self._stopped_at), clock.now() + 0.5))
         if self._to_give_back:
