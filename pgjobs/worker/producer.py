@@ -236,7 +236,9 @@ class Producer(Service):
             return 0.0
         if self._options.drain or self._options.suspect:
             return self._drained_pause(found)
-        self._idle_polls = 0 if found or room <= 0 else self._idle_polls + 1
+        # Rows that wait for a slot here are work too: an idle sleep would keep them from whoever has a free one.
+        idle = not found and room > 0 and self._slots.in_hand == self._slots.busy
+        self._idle_polls = self._idle_polls + 1 if idle else 0
         pause = self._next_due() if self._idle_polls else math.inf
         return min(pause, self._idle_pause())
 
