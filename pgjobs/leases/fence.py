@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 from django.db.models.expressions import RawSQL
 
 from pgjobs.backoff import Backoff
-from pgjobs.connections import OUTAGE, drop
+from pgjobs.connections import drop, is_outage
 from pgjobs.exceptions import LeaseLost
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING, Lease
@@ -117,7 +117,9 @@ def hold_in(
                 number = hold(model, lease, using=using)
                 opened.push(trial.pop_all())
                 return number
-        except OUTAGE:
+        except Error as error:
+            if not is_outage(error):
+                raise
             drop(using)
             if stale:
                 continue

@@ -37,6 +37,7 @@ def claim_jobs(
     names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
+    sharing: bool = False,
     position: Position | None = None,
     using: str,
 ) -> list[ClaimedJob]:
@@ -50,6 +51,7 @@ def claim_jobs(
         kinds=names,
         queues=queues,
         suspects=suspects,
+        sharing=sharing,
         position=position,
         columns=_COLUMNS,
         using=using,
