@@ -42,7 +42,7 @@ class Settings:
     """How long a handler may ignore its timeout before its process is replaced."""
     concurrency: int = 10
     """Jobs that one worker process runs at a time."""
-    max_prefetch: int = 200
+    max_prefetch: int = 400
     """Short jobs that a process may hold beyond those that run; long jobs are never claimed ahead."""
     processes: int = 1
     """Worker processes of one ``runworkers``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from django.db import transaction
@@ -25,17 +26,15 @@ _DUE = """
 WITH RECURSIVE lanes{columns} AS ({lanes}),
 levels AS (SELECT DISTINCT priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority),
 due AS MATERIALIZED (
-    SELECT row_number() OVER () AS place, chosen.id FROM (
-        SELECT best.id FROM levels CROSS JOIN LATERAL (
-            SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
-            WHERE lane.priority = levels.priority AND {open}
-            ORDER BY picked.available_at, picked.id LIMIT {limit}
-        ) AS best LIMIT {limit}
-    ) AS chosen
+    SELECT best.id FROM levels CROSS JOIN LATERAL (
+        SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
+        WHERE lane.priority = levels.priority AND {open}
+        ORDER BY picked.available_at, picked.id LIMIT {limit}
+    ) AS best LIMIT {limit}
 )"""
 
 _DUE_SUSPECTS = """
-WITH due AS MATERIALIZED (SELECT row_number() OVER () AS place, picked.id FROM ({picked}) AS picked)"""
+WITH due AS MATERIALIZED (SELECT picked.id FROM ({picked}) AS picked)"""
 
 # pending -> running. Fence: none to check, a fresh one is written. Locks: skips what others hold.
 _CLAIM = """{due}
@@ -43,11 +42,12 @@ UPDATE {table} AS leased
 SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner = %(owner)s,
     lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
     lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
-FROM due WHERE leased.id = due.id AND {by_key}
-RETURNING due.place, leased.priority, leased.available_at::text, leased.id, leased.queue, {columns}"""
+WHERE {by_key}
+RETURNING leased.priority, date_part('epoch', leased.available_at), leased.id, leased.queue, {columns}"""
 
 _SUSPECTS = ("suspects", "sharing")
-_OWN_COLUMNS = 5  # those of RETURNING that are the claim's own
+_OWN_COLUMNS = 4  # those of RETURNING that are the claim's own
+_ORDER = itemgetter(0, 1, 2)  # a float of seconds holds the microseconds of any time that is due, until 2255
 
 
 def claim(
@@ -103,7 +103,7 @@ def claim(
 
 
 def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:
-    return sorted(rows(using, sql, params), key=lambda row: row[0])
+    return sorted(rows(using, sql, params), key=_ORDER)
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ _COLUMNS = (
     "leased.idempotency_key IS NOT NULL AND EXISTS (SELECT FROM pgjobs_jobresult AS produced "
     "WHERE produced.idempotency_key = leased.idempotency_key)",
     "leased.queue",
-    "GREATEST(extract(epoch FROM leased.started_at - leased.available_at), 0)::float8",
+    "GREATEST(date_part('epoch', leased.started_at - leased.available_at), 0)",
 )
 
 

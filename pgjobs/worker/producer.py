@@ -165,9 +165,11 @@ class Producer(Service):
         ahead = 0 if self._options.suspect else self._pace.ahead()
         # Above this many in hand there is no hurry: below it a slot is idle, or half of what is ahead is used up.
         self._refill_at = self._slots.size - 1 if not ahead else self._slots.size + ahead // 2
-        if self._slots.in_hand > self._refill_at:
+        in_hand = self._slots.in_hand
+        if in_hand > self._refill_at:
             return 0
-        return self._slots.size + ahead - self._slots.in_hand
+        # At most half of what is ahead in one claim: so the next one is under way while the slots have the first half.
+        return min(self._slots.size + ahead - in_hand, max(self._slots.size - in_hand, 0) + (ahead + 1) // 2)
 
     def _claim(self, limit: int) -> int:
         """Claim from each kind in turn.
@@ -240,7 +242,9 @@ class Producer(Service):
             return 0.0
         if self._options.drain or self._options.suspect:
             return self._drained_pause(found)
-        self._idle_polls = 0 if found or room <= 0 else self._idle_polls + 1
+        # Rows that wait for a slot here are work too: an idle sleep would keep them from whoever has a free one.
+        idle = not found and room > 0 and self._slots.in_hand == self._slots.busy
+        self._idle_polls = self._idle_polls + 1 if idle else 0
         pause = self._next_due() if self._idle_polls else math.inf
         return min(pause, self._idle_pause())
 
