@@ -44,7 +44,7 @@ class OverviewAdmin(ListPage, LedToJobAdmin):
         verdict = seen.verdict
         _keep_badges(site, seen)
         may_pause = rights.may(request.user, "queue", "resume")
-        held = _pauses() if may_pause and any(each.code == "PAUSED" for each in verdict.problems) else {}
+        held = {(each.kind, each.name): pauses.mark(each) for each in seen.pauses}
         return {
             "mark": _MARKS[verdict.state],
             "verdict": verdict,
@@ -73,13 +73,6 @@ def _queues(seen: Seen, site: Any) -> Panel:
     if seen.queues is None:
         return Panel(problem=f"Not available: {seen.missing.get('queues', 'could not be read')}")
     return Panel(queuerows.of(seen.queues[:_QUEUES], site))
-
-
-def _pauses() -> dict[tuple[str, str], str]:
-    """The marks of the pauses in force, by kind and name."""
-    found = panel(lambda: {(each.kind, each.name): pauses.mark(each) for each in pauses.paused()})
-    known: dict[tuple[str, str], str] = found.value or {}
-    return known
 
 
 def _problem(
