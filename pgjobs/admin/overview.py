@@ -126,6 +126,8 @@ def target(problem: Problem, site: Any) -> str:
         return address("bulkoperation_change", name)
     if kind == "worker" or problem.code in ("WEDGED", "WORKER_SILENT", "VERSION_SKEW"):
         return address("worker_changelist")
+    if problem.code in ("DB_HORIZON", "STATS_STALE"):
+        return address("system_changelist")
     if problem.queue:
         return queuerows.address(site, problem.queue)
     return ""

@@ -190,6 +190,12 @@ class Worker(models.Model):
     handlers = models.JSONField(null=True, blank=True, help_text="job types and workflows it knows")
     code_version = models.CharField(max_length=100, default="", db_default="", blank=True)
     draining = models.BooleanField(default=False, db_default=False, help_text="finishes and claims no more")
+    chores = models.JSONField(
+        null=True, blank=True, help_text="when it last did each, as at the last heartbeat"
+    )
+    runtime = models.JSONField(
+        null=True, blank=True, help_text="versions of Python and of what it works with"
+    )
 
     class Meta:
         verbose_name = "worker"

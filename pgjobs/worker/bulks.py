@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 
 from pgjobs.bulk.runner import hold, run_batch, running
@@ -27,6 +28,12 @@ class BulkCarrier:
         self._using = using
         self._due = clock.now() + _LOOK_EVERY * random.uniform(0.2, 1.0)
         self._carrying = False
+        self._looked_at = -math.inf
+
+    @property
+    def age(self) -> float:
+        """Seconds since it last knew what is to be carried; infinity when it never did."""
+        return clock.now() - self._looked_at
 
     @property
     def due(self) -> float:
@@ -35,6 +42,7 @@ class BulkCarrier:
 
     def looked(self, *, running: bool) -> None:
         """Somebody has just seen whether an operation is to be carried."""
+        self._looked_at = clock.now()
         if not running:
             self._due = clock.now() + _LOOK_EVERY
         elif not self._carrying:
@@ -46,6 +54,7 @@ class BulkCarrier:
             return
         self._due = clock.now() + _AGAIN  # whatever comes of it: claims have their turn in between
         waits = [self._batch(pk) for pk in running(using=self._using)]
+        self._looked_at = clock.now()
         self._carrying = bool(waits)
         # A slow pace is no reason to overlook what is started meanwhile.
         self._due = clock.now() + min([*waits, _LOOK_EVERY * random.uniform(0.8, 1.2)])

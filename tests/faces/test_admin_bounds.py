@@ -76,6 +76,7 @@ BUDGETS = [
     (changelist("execution"), 8, 1_500),
     (changelist("wait"), 7, 500),
     (changelist("operatoraction"), 7, 300),
+    (changelist("system"), 20, 2_000),
 ]
 
 

@@ -170,9 +170,11 @@ def test_choices_of_the_model_are_the_statuses() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_an_index_is_built_beside_the_workers_and_again_where_the_build_was_cut_off() -> None:
     """By migration 0013: nothing where the index is there and valid."""
-    migration = import_module("pgjobs.migrations.0013_indexes").Migration("0013_indexes", "pgjobs")
+    migration = import_module("pgjobs.migrations.0013_indexes_and_system").Migration(
+        "0013_indexes_and_system", "pgjobs"
+    )
     assert not migration.atomic
-    state = MigrationLoader(connection).project_state(("pgjobs", "0013_indexes"))
+    state = MigrationLoader(connection).project_state(("pgjobs", "0013_indexes_and_system"))
     name = "pgjobs_job_fingerprint"
 
     def build() -> int:

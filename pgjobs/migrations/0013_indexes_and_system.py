@@ -12,6 +12,9 @@ class Migration(migrations.Migration):
     The lists of ended jobs get indexes of what nobody has discarded, in the order of the lists, with what they are
     filtered by; discarded ones get their own. Pages of the version before read more than they should until they are
     restarted; claims, renewals and settlements use none of these indexes.
+
+    Last, two columns of workers that may be null: those of the
+    version before leave them so. The page of the system is a view of Django's alone, with a permission of its own.
     """
 
     atomic = False
@@ -56,4 +59,37 @@ class Migration(migrations.Migration):
         ),
         RemoveIndexConcurrently(model_name="execution", name="pgjobs_execution_ended"),
         *(RemoveIndexConcurrently(model_name="job", name=f"pgjobs_job_{status}") for status in ENDED),
+        migrations.CreateModel(
+            name="System",
+            fields=[],
+            options={
+                "verbose_name": "system",
+                "verbose_name_plural": "system",
+                "proxy": True,
+                "default_permissions": ("view",),
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("pgjobs.job",),
+        ),
+        migrations.RunSQL(
+            "ALTER TABLE pgjobs_worker ADD COLUMN IF NOT EXISTS chores jsonb, ADD COLUMN IF NOT EXISTS runtime jsonb",
+            "ALTER TABLE pgjobs_worker DROP COLUMN chores, DROP COLUMN runtime",
+            state_operations=[
+                migrations.AddField(
+                    model_name="worker",
+                    name="chores",
+                    field=models.JSONField(
+                        blank=True, help_text="when it last did each, as at the last heartbeat", null=True
+                    ),
+                ),
+                migrations.AddField(
+                    model_name="worker",
+                    name="runtime",
+                    field=models.JSONField(
+                        blank=True, help_text="versions of Python and of what it works with", null=True
+                    ),
+                ),
+            ],
+        ),
     ]
