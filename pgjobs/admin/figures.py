@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,16 +17,36 @@ from pgjobs.health.workers import WorkerRow
 RANGES = {"60m": 60, "6h": 360, "24h": 1_440, "7d": 10_080}
 """Minutes by name."""
 
+_BARS = 20  # of a sparkline
+
 
 def chosen(name: str) -> str:
     """A name of :data:`RANGES`, whatever the address says."""
     return name if name in RANGES else "60m"
 
 
-def both(name: str, queue: str | None = None, workers: Iterable[WorkerRow] = ()) -> list[SafeString]:
-    """The two charts of a range; with marks where the first of the workers with a new version of the code started."""
+def both(name: str, queue: str | None = None) -> list[SafeString]:
+    """The two charts of a range."""
     points = series.throughput(minutes=RANGES[name], queue=queue)
-    return [_throughput(points, name, _deployed(points, workers)), _waiting(points, name)]
+    return [_throughput(points, name, {}), _waiting(points, name)]
+
+
+def overall(
+    name: str, queues: Sequence[str], workers: Iterable[WorkerRow]
+) -> tuple[list[SafeString], dict[str, SafeString]]:
+    """The two charts of everything, and a sparkline for each of these queues.
+
+    There are marks where the first of the workers with a new version of the code started.
+    """
+    points, ends = series.by_queue(queues, minutes=RANGES[name])
+    sparks = {queue: _spark(counts, name) for queue, counts in ends.items()}
+    return [_throughput(points, name, _deployed(points, workers)), _waiting(points, name)], sparks
+
+
+def _spark(counts: list[int], name: str) -> SafeString:
+    wide = -(-len(counts) // _BARS)
+    summed = [sum(counts[start : start + wide]) for start in range(0, len(counts), wide)]
+    return charts.sparkline(f"{sum(counts):,} ended in the last {name}", summed)
 
 
 def _deployed(points: list[series.Point], workers: Iterable[WorkerRow]) -> dict[int, str]:

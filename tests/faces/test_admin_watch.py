@@ -406,3 +406,14 @@ def test_where_new_code_started_the_chart_has_a_mark_that_is_told_in_words_and_i
     assert f'<th scope="row">{at:%H:%M} v141 started</th>' in text
     assert "v140 started" not in text and "<i>" not in text
     assert 'class="pgjobs-event"' not in text_of(person("ben"), address("queue_changelist"))
+
+
+def test_each_queue_of_the_overview_shows_what_ended_in_it() -> None:
+    tally = rollups.Tally(done=7, failed=2, dead=1, retried=5)
+    rollups.add({("mail", "t"): tally, ("reports", "t"): rollups.Tally(done=1)}, using=QUEUE)
+
+    text = text_of(person("ann"), f"{address('overview_changelist')}?range=6h")
+
+    told = re.findall(r'class="pgjobs-spark".*?<title>([^<]*)</title>(.*?)</svg>', text, re.S)
+    assert [title for title, _ in told] == ["10 ended in the last 6h", "1 ended in the last 6h"]
+    assert all(drawn.count("<rect") == 1 for _, drawn in told)
