@@ -29,11 +29,17 @@ class Reaper:
         self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
         self._due = clock.now() + self._pace.delay(1)
         self._ran_at = -math.inf
+        self._looked_at = -math.inf
         self._forget_due = clock.now()
 
     def seconds_until_due(self) -> float:
         """How long the next pass may wait."""
         return max(self._due - clock.now(), 0.0)
+
+    @property
+    def age(self) -> float:
+        """Seconds since it last ran, or was told that nothing has lapsed; infinity when it never did."""
+        return clock.now() - max(self._ran_at, self._looked_at)
 
     def looked(self, lapse_seconds: float) -> None:
         """Somebody has just seen that the next lease ends in ``lapse_seconds``, if nobody renews it.
@@ -41,7 +47,7 @@ class Reaper:
         So the next pass is due then, give or take, or in a few intervals: a lease that is taken meanwhile may be
         shorter. What the last pass could not take is locked by somebody, and is tried once a second.
         """
-        now = clock.now()
+        now = self._looked_at = clock.now()
         if lapse_seconds <= 0:
             self._due = max(now, self._ran_at + _AGAIN)
         else:

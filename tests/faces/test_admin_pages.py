@@ -24,6 +24,7 @@ from pgjobs.models import (
     Overview,
     Queue,
     RunningJob,
+    System,
     Wait,
     Worker,
 )
@@ -311,5 +312,6 @@ def test_every_page_of_the_app_is_in_the_index_of_the_site(client_of: ClientOf) 
         ErrorGroup,
         OperatorAction,
         BulkOperation,
+        System,  # for those with its own permission
         ArchivedJob,  # has no list: a job's address and a search by id lead to its page
     }
