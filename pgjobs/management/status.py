@@ -26,8 +26,8 @@ _HEAD = ("QUEUE", "READY", "OLDEST", "RUN/CAP", "IN/m", "DONE/m", "FAIL%", "WRK"
 
 
 def lines(look: Overview, *, queue: str | None, style: Any) -> list[str]:
-    """What ``pgjobs_status`` prints."""
-    verdict = look.verdict if queue is None else look.verdict.only((), queue)
+    """What ``pgjobs_status`` prints; of one queue, when ``look`` is narrowed to it."""
+    verdict = look.verdict
     told = [*_head(look, style, verdict.state, len(verdict.problems))]
     for place, problem in enumerate(verdict.problems[:_PROBLEMS], 1):
         paint = style.ERROR if problem.severity is Severity.CRITICAL else style.WARNING
@@ -57,11 +57,10 @@ def _head(look: Overview, style: Any, state: str, problems: int) -> Iterator[str
 def _queues(look: Overview, queue: str | None) -> list[str]:
     if look.queues is None:
         return [f"QUEUES not available: {clean(look.missing.get('queues', ''))}"]
-    rows = [row for row in look.queues if queue in (None, row.name)]
-    if not rows:
-        return [f"no queue {clean(queue)!r} has work or a worker" if queue else "no queue has work"]
-    cells = [_HEAD, *map(_row, rows[:_QUEUES])]
-    more = [f"and {len(rows) - _QUEUES} more queues"] if len(rows) > _QUEUES else []
+    if not look.queues:
+        return [f"queue {clean(queue)!r} has no work" if queue else "no queue has work"]
+    cells = [_HEAD, *map(_row, look.queues[:_QUEUES])]
+    more = [f"and {len(look.queues) - _QUEUES} more queues"] if len(look.queues) > _QUEUES else []
     return [*columns(cells, left=(0, 8)), *more]
 
 

@@ -74,6 +74,17 @@ def test_status_of_one_queue() -> None:
     assert [row["name"] for row in told["queues"]] == ["billing"] and len(told["problems"]) == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("pgjobs_status",), ("pgjobs_status", "--json"), ("pgjobs_status", "--watch"), ("pgjobs_health",)],
+)
+def test_a_queue_that_is_not_there_is_no_good_news(command: tuple[str, ...]) -> None:
+    trouble()
+    with pytest.raises(CommandError, match=r"a queue 'mial'.*did you mean 'mail'") as refused:
+        call(*command, "--queue", "mial")
+    assert refused.value.returncode == 1
+
+
 def test_status_for_programs() -> None:
     trouble()
     code, text = call("pgjobs_status", "--json")

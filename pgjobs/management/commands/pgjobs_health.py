@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from pgjobs.health.examination import examine
+from pgjobs.exceptions import UnknownName
+from pgjobs.health.examination import examine, narrowed
 from pgjobs.health.verdict import CODES
 from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, clean
 
@@ -33,7 +34,10 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Look, print, and end with the exit code."""
-        verdict = examine().only(options["check"], options["queue"])
+        try:
+            verdict = narrowed(examine(), options["check"], options["queue"])
+        except UnknownName as error:
+            raise CommandError(f"--queue: {clean(error)}") from error
         if options["json"]:
             self.stdout.write(json.dumps(verdict.as_dict(), ensure_ascii=False))
         else:
