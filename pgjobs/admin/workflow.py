@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs import redaction
-from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline
+from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline, whypanel
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import respond
@@ -81,7 +81,8 @@ class WorkflowPage(Base):
             "state": marks.state(execution.status),
             "execution_id": str(execution.pk),
             "since": _since(execution),
-            "why": _text(execution, execution.pause_reason or execution.last_error),
+            "error": _text(execution, execution.pause_reason or execution.last_error),
+            "why": None if terminal else whypanel.of_execution(execution.pk, site),
             "note": _text(execution, execution.note),
             "facts": _facts(execution),
             "buttons": flowverbs.buttons(self, request, execution),

@@ -9,10 +9,11 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from pgjobs.admin import timeline
+from pgjobs.health.why_execution import why_execution
 from pgjobs.models import Execution, Job, Message, OperatorAction
 from tests.faces.pages import address, person, said, text_of
 from tests.faces.rows import make_worker
-from tests.workflows.rows import execution, gather, job, status, step, wait
+from tests.workflows.rows import approval, execution, gather, job, status, step, wait
 
 pytestmark = pytest.mark.django_db
 
@@ -149,6 +150,19 @@ def test_what_is_awaited_is_linked() -> None:
     assert address("job_change", awaited.pk) in text
     assert address("execution_change", child.pk) in text
     assert f"workflow {made.pk}" in text_of(person("bob"), address("job_change", awaited.pk))
+
+
+def test_the_page_says_why_it_does_not_go_on_as_the_command_does() -> None:
+    asked = approval(permission="auth.add_user")
+    text = html.unescape(text_of(person("ann"), address("execution_change", asked.execution_id)))
+    found = why_execution(asked.execution_id)
+
+    assert found is not None and found.reason is not None
+    assert "for a decision on 'apply fix', by permission auth.add_user" in found.reason.sentence
+    assert "<strong>It has waited" in text and "by permission auth.add_user." in text
+    assert found.cure in text and f'href="{address("wait_change", asked.pk)}">open</a>' in text
+    assert "No live worker serves" in text
+    assert "Why does it not go on?" not in text_of(person("bob"), address("execution_change", history().pk))
 
 
 def test_each_bar_has_words_and_no_style() -> None:

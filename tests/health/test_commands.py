@@ -20,6 +20,7 @@ from pgjobs.management.screen import clean, columns, fitted
 from tests.health.situations import job, minute, pause, run, worker
 from tests.support.environment import ROOT
 from tests.support.waiting import wait_until
+from tests.workflows.rows import approval
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +147,23 @@ def test_why_in_a_terminal() -> None:
     assert json.loads(call("pgjobs_why", str(pk), "--json")[1])["job"] == pk
     worker()
     assert call("pgjobs_why", str(pk))[0] == 0
+
+
+def test_why_of_an_execution_in_a_terminal() -> None:
+    worker()
+    asked = approval()
+    code, text = call("pgjobs_why", "--execution", str(asked.execution_id))
+    lines = text.splitlines()
+    assert code == 2 and lines[0].startswith(
+        f"execution {asked.execution_id} tests.flow [default] waiting since "
+    )
+    assert lines[1].startswith(" FAIL  It has waited 0 s in 'approval#0' for a decision on 'apply fix'")
+    assert lines[-1].startswith(f"try: manage.py pgjobs_approve {asked.pk}")
+    told = json.loads(call("pgjobs_why", "--execution", str(asked.execution_id), "--json")[1])
+    assert told["workflow"] == "tests.flow" and told["checks"][0]["kind"] == "approval"
+    for wrong in ((), ("1", "--execution", "2"), ("--execution", "4711")):
+        with pytest.raises(CommandError):
+            call("pgjobs_why", *wrong)
 
 
 def test_why_of_nothing_and_of_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
