@@ -62,14 +62,30 @@ def test_a_fork_is_made_recorded_and_shown() -> None:
     assert str(made.pk) in text_of(person("bob"), address("execution_change", new.pk))
 
 
-@pytest.mark.parametrize(("rights", "left"), [(("cancel_execution",), "cancelled"), ((), "waiting")])
-def test_a_fork_cancels_its_source_only_for_those_who_may(rights: tuple[str, ...], left: str) -> None:
+def test_a_fork_that_is_to_cancel_its_source_does_both_or_nothing() -> None:
     made = execution()
     step(made, 0)
-    fork(person("ann", "fork_execution", *rights), made, cancel_source="1", from_ordinal="0")
+    both = {"cancel_source": "1", "from_ordinal": "0"}
+    refused = fork(person("bob", "fork_execution"), made, **both)
 
-    assert status(made) == left
-    assert Execution.objects.count() == 2
+    assert (refused.status_code, status(made), Execution.objects.count()) == (403, "waiting", 1)
+    recorded = OperatorAction.objects.get()
+    assert (recorded.verb, recorded.refused) == ("cancel", 1)
+    assert recorded.details["missing_permission"] == "pgjobs.cancel_execution"
+
+    ann = person("ann", "fork_execution", "cancel_execution")
+    assert 'name="cancel_source"' in text_of(ann, address("execution_fork", made.pk))
+    assert "and cancelled" in said(fork(ann, made, **both))
+    assert (status(made), Execution.objects.count()) == ("cancelled", 2)
+    assert list(OperatorAction.objects.order_by("pk").values_list("verb", "done"))[1:] == [
+        ("cancel", 1),
+        ("fork", 1),
+    ]
+
+    ended = history()
+    assert 'name="cancel_source"' not in text_of(ann, address("execution_fork", ended.pk))
+    assert "cannot be cancelled: it is failed" in said(fork(ann, ended, **both))
+    assert (Execution.objects.count(), OperatorAction.objects.latest("pk").done) == (3, 0)
 
 
 @pytest.mark.parametrize(
