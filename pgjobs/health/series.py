@@ -14,7 +14,7 @@ from pgjobs.queue.rollups import percentile
 
 _POINTS = 120
 
-# One read of the table for both: what ended (place 0), and the times by bucket.
+# One read of the table for both: what ended (place 0), and the times by bucket. Place -1 is the present minute.
 _SERIES = """
 WITH chosen AS MATERIALIZED (
     SELECT floor(extract(epoch FROM minute) / %(step)s)::bigint * %(step)s::bigint AS began, done, failed, dead,
@@ -23,14 +23,14 @@ WITH chosen AS MATERIALIZED (
     WHERE minute >= date_trunc('minute', statement_timestamp()) - make_interval(mins => %(minutes)s)
       AND (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(job_type)s::text IS NULL OR job_type = %(job_type)s)
 )
+SELECT extract(epoch FROM date_trunc('minute', statement_timestamp()))::bigint, -1, 0, 0, 0, 0
+UNION ALL
 SELECT began, 0, sum(done)::bigint, sum(failed)::bigint, sum(dead)::bigint, sum(retried)::bigint
 FROM chosen GROUP BY began
 UNION ALL
 SELECT began, bucket.n, sum(bucket.waits)::bigint, sum(bucket.runs)::bigint, 0, 0
 FROM chosen CROSS JOIN LATERAL unnest(wait_counts, run_counts) WITH ORDINALITY AS bucket(waits, runs, n)
 GROUP BY began, bucket.n"""
-
-_CLOCK = "SELECT extract(epoch FROM date_trunc('minute', statement_timestamp()))::bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,15 @@ def throughput(
     step = max(math.ceil(minutes / _POINTS), 1) * 60
     params = {"minutes": minutes - 1, "step": step, "queue": queue, "job_type": job_type}
     with Reader(using or get_settings().database) as reader:
-        ((now,),) = reader.ask(_CLOCK)
         found = reader.ask(_SERIES, **params)
+    now = 0
     ends: dict[int, list[int]] = {}
     waits: dict[int, list[int]] = defaultdict(list)
     runs: dict[int, list[int]] = defaultdict(list)
     for began, place, *numbers in found:
+        if place < 0:
+            now = began
+            continue
         if place == 0:
             ends[began] = numbers
             continue

@@ -79,11 +79,19 @@ class Job(LeasedRow):
         ]
         indexes = [
             *claim_indexes("pgjobs_job", JobStatus.PENDING.value),
+            # Lists of what has ended are counted and filtered by type and queue without a look at the rows.
             *(
                 models.Index(
-                    fields=["-completed_at"], name=f"pgjobs_job_{status}", condition=models.Q(status=status)
+                    fields=["-completed_at", "-id", "job_type", "queue"],
+                    name=f"pgjobs_job_{status}_shown",
+                    condition=models.Q(status=status, discarded_at__isnull=True),
                 )
                 for status in (JobStatus.FAILED.value, JobStatus.DEAD.value, JobStatus.CANCELLED.value)
+            ),
+            models.Index(
+                fields=["status", "-completed_at", "-id", "job_type", "queue"],
+                name="pgjobs_job_discarded",
+                condition=models.Q(discarded_at__isnull=False),
             ),
             models.Index(
                 fields=["fingerprint", "-id"],

@@ -109,7 +109,7 @@ def test_other_storage_parameters_are_somebodys_choice() -> None:
     ("index", "severity"),
     [
         ("pgjobs_job_claim", CRITICAL),
-        ("pgjobs_job_dead", WARNING),
+        ("pgjobs_job_dead_shown", WARNING),
         ("pgjobs_wait_due", CRITICAL),
         ("pgjobs_execution_key", CRITICAL),
     ],
