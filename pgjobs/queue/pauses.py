@@ -65,6 +65,8 @@ class PauseOutcome:
     """When it goes on by itself."""
     conflict: bool = False
     """Whether nothing was done because of what happened meanwhile."""
+    doubt: str = ""
+    """Why the name is taken for misspelt; in the message too."""
 
     @property
     def result(self) -> str:
@@ -108,7 +110,8 @@ def pause(
         if found:
             outcome = _paused(kind, name, until, *found[0])
             doubt = "" if found[0][0] else unknown(kind, name, using=using)
-            outcome = replace(outcome, message=f"{outcome.message} ({doubt})") if doubt else outcome
+            if doubt:
+                outcome = replace(outcome, message=f"{outcome.message} ({doubt})", doubt=doubt)
             rows(using, _FORGET, {})
         else:
             conflict = conflict or _moved_on(name, kind, expected, using)
