@@ -82,7 +82,7 @@ class WorkflowPage(RowPage, Base):
                 execution.clock,
             ),
             "relatives": panel(lambda: _relatives(execution, site)),
-            "audit": audited.panel_of("execution", execution.pk, execution.clock),
+            "audit": audited.panel_of_execution(execution.pk, execution.clock),
         }
 
 
@@ -103,7 +103,7 @@ def _facts(execution: Any) -> list[tuple[str, Any]]:
     pairs = [
         ("Workflow", f"{execution.workflow_name}, version {execution.version}"),
         ("Key", execution.key),
-        ("Subject", str(execution.subject) if execution.subject_id else ""),
+        ("Subject", _subject(execution) if execution.subject_id else ""),
         ("Queue", execution.queue),
         ("Held by", execution.lease_owner),
         ("Lease", lease_in_words(execution.lease_expires_at - execution.clock) if running else ""),
@@ -114,6 +114,12 @@ def _facts(execution: Any) -> list[tuple[str, Any]]:
         ("Ended", moment(execution.completed_at, execution.clock)),
     ]
     return [(name, value) for name, value in pairs if value not in (None, "", "-")]
+
+
+def _subject(execution: Any) -> str:
+    """A row of the project's, as that calls it."""
+    read = panel(lambda: str(execution.subject))
+    return str(read.problem or read.value)
 
 
 def _relatives(execution: Any, site: Any) -> list[tuple[str, Any]]:

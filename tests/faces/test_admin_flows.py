@@ -11,9 +11,11 @@ from django.test import Client
 from pgjobs.admin import timeline
 from pgjobs.health.why_execution import why_execution
 from pgjobs.models import Execution, Job, Message, OperatorAction
+from pgjobs.workflows import verbs
+from pgjobs.workflows.approvals import decide
 from tests.faces.pages import address, person, said, text_of
 from tests.faces.rows import make_worker
-from tests.workflows.rows import approval, execution, gather, job, status, step, wait
+from tests.workflows.rows import approval, execution, gather, job, status, step, user, wait
 
 pytestmark = pytest.mark.django_db
 
@@ -179,6 +181,25 @@ def test_the_page_says_why_it_does_not_go_on_as_the_command_does() -> None:
     assert found.cure in text and f'href="{address("wait_change", asked.pk)}">open</a>' in text
     assert "No live worker serves" in text
     assert "Why does it not go on?" not in text_of(person("bob"), address("execution_change", history().pk))
+
+
+def test_what_people_did_has_their_decisions() -> None:
+    asked = approval(permission="auth.add_user")
+    other = approval(permission="auth.add_user")
+    ann, bob = user("ann", "auth.add_user"), user("bob")
+    decide(asked.pk, approved=False, actor=bob, reason="mine")
+    decide(asked.pk, approved=True, actor=ann, reason="I read <the> patch", via="admin")
+    decide(other.pk, approved=False, actor=ann, reason="elsewhere")
+    verbs.pause([asked.execution_id], actor="cid", reason="deploy")
+    text = html.unescape(text_of(person("eve"), address("execution_change", asked.execution_id)))
+    done = text[text.index("What people did") :]
+
+    assert f"ann: approve approval {asked.pk}, step approval#0, done 1: I read <the> patch" in done
+    assert f"bob: reject approval {asked.pk}, step approval#0, refused 1 (bob may not decide this" in done
+    assert (
+        done.index("cid: pause workflow execution") < done.index("ann: approve") < done.index("bob: reject")
+    )
+    assert "elsewhere" not in done
 
 
 def test_each_bar_has_words_and_no_style() -> None:
