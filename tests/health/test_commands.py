@@ -60,7 +60,9 @@ def test_status_in_trouble_fits_a_screen() -> None:
     lines = text.splitlines()
     assert "PROBLEMS 2" in lines[0]
     assert lines[1].startswith(" 1 NO_WORKER  No live worker serves queue 'billing': 3 jobs due")
-    assert lines[2].startswith(" 2 PAUSED  Queue 'reports' is paused by ana")
+    assert lines[2] == "   try: manage.py runworkers --queues billing"
+    assert lines[3].startswith(" 2 PAUSED  Queue 'reports' is paused by ana")
+    assert lines[4] == "   try: manage.py pgjobs_resume --queue reports"
     assert re.search(r"^billing +3 +3 min 20 s +0/0 .* NO WORKER$", text, re.MULTILINE)
     assert re.search(r"^mail +1 +[345] s +1/4 .* 1  ok$", text, re.MULTILINE)
     assert "WORKERS 1 live 1 silent  versions v141x1  throughput " in text
@@ -73,6 +75,14 @@ def test_status_of_one_queue() -> None:
     assert code == 2 and "mail" not in text and "PROBLEMS 1" in text
     told = json.loads(call("pgjobs_status", "--queue", "billing", "--json")[1])
     assert [row["name"] for row in told["queues"]] == ["billing"] and len(told["problems"]) == 1
+
+
+def test_status_in_much_trouble_still_fits_a_screen() -> None:
+    for number in range(20):
+        job(queue=f"it's {number:02}", ago=500)
+    lines = call("pgjobs_status")[1].splitlines()
+    assert len(lines) <= 24 and "   and 34 more" in lines and "and 16 more queues" in lines
+    assert """   try: manage.py runworkers --queues 'it'"'"'s 00'""" in lines
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,7 @@ def test_health_is_a_probe() -> None:
     trouble()
     code, text = call("pgjobs_health")
     assert code == 2 and text.startswith("critical NO_WORKER since ") and "\nnote PAUSED since " in text
+    assert " Try: manage.py runworkers --queues billing\n" in text
     assert call("pgjobs_health", "--check", "LATE", "WEDGED")[0] == 0
     assert call("pgjobs_health", "--check", "PAUSED")[0] == 2
     assert call("pgjobs_health", "--queue", "mail")[0] == 0

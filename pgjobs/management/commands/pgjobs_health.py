@@ -43,7 +43,8 @@ class Command(BaseCommand):
         else:
             for problem in verdict.problems:
                 since = f" since {problem.since:%Y-%m-%d %H:%M:%S}" if problem.since else ""
-                self.stdout.write(f"{problem.severity.value} {problem.code}{since}: {clean(problem.why)}")
+                told = f"{clean(problem.why)} Try: {clean(problem.cure)}"
+                self.stdout.write(f"{problem.severity.value} {problem.code}{since}: {told}")
             for rule, why in verdict.unknown.items():
                 self.stdout.write(f"unknown {rule}: {clean(why)}")
             if verdict.state == "ok":
