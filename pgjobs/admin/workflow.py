@@ -11,7 +11,7 @@ from pgjobs import redaction
 from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline, whypanel
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.frames import RowPage
-from pgjobs.admin.limits import panel
+from pgjobs.admin.limits import Panel, panel
 from pgjobs.admin.tree import tree
 from pgjobs.admin.verbs import expected
 from pgjobs.conf import get_settings
@@ -61,9 +61,7 @@ class WorkflowPage(RowPage, Base):
             "expected": expected(execution),
             "fork_url": links["fork"],
             "signal_url": links["signal"],
-            "failed_at": panel(lambda: place_of(execution.pk, None, using=get_settings().database))
-            if links["fork"] and execution.status == ExecutionStatus.FAILED
-            else None,
+            "failed_at": _failed_at(execution) if links["fork"] else None,
             "timeline": panel(
                 lambda: timeline.of(
                     execution,
@@ -84,6 +82,13 @@ class WorkflowPage(RowPage, Base):
             "relatives": panel(lambda: _relatives(execution, site)),
             "audit": audited.panel_of_execution(execution.pk, execution.clock),
         }
+
+
+def _failed_at(execution: Any) -> Panel | None:
+    """The call that failed, of an execution that has."""
+    if execution.status != ExecutionStatus.FAILED:
+        return None
+    return panel(lambda: place_of(execution.pk, None, using=get_settings().database))
 
 
 def _text(execution: Any, text: str) -> str:

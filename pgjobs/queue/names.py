@@ -70,6 +70,8 @@ def unknown(kind: str, name: str, *, using: str | None = None) -> str:
     here = {pair[kind == "queue"] for names in _declared for pair in names()}
     if name in here:
         return ""
+    if not name.strip():
+        return _sentence(kind, name, here)
     try:
         codec.check_text(name, kind)
     except NotStorable:
@@ -77,9 +79,8 @@ def unknown(kind: str, name: str, *, using: str | None = None) -> str:
     ((known,),) = rows(using, _KNOWN[kind], {"name": name, "newest": _NEWEST})
     if known:
         return ""
-    return _sentence(
-        kind, name, here | {found for (found,) in rows(using, _NEAR[kind], {"offered": _OFFERED})}
-    )
+    near = {found for (found,) in rows(using, _NEAR[kind], {"offered": _OFFERED}) if found}
+    return _sentence(kind, name, here | near)
 
 
 def _sentence(kind: str, name: str, names: Iterable[str]) -> str:

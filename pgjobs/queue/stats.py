@@ -110,7 +110,7 @@ SELECT queue FROM (
     UNION
     SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t ORDER BY t.id DESC LIMIT %(newest)s) AS newest
     UNION
-    (SELECT DISTINCT queue FROM pgjobs_minute WHERE minute = 'epoch' LIMIT %(queues)s)
+    (SELECT DISTINCT queue FROM pgjobs_minute WHERE minute = 'epoch' AND queue <> '' LIMIT %(queues)s)
     UNION
     SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t WHERE t.status = 'running'
                        ORDER BY t.lease_owner, t.id LIMIT %(limit)s) AS running

@@ -81,7 +81,7 @@ def test_status_in_much_trouble_still_fits_a_screen() -> None:
     for number in range(20):
         job(queue=f"it's {number:02}", ago=500)
     lines = call("pgjobs_status")[1].splitlines()
-    assert len(lines) <= 24 and "   and 34 more" in lines and "and 16 more queues" in lines
+    assert len(lines) <= 24 and "   and 34 more" in lines and "and 14 more queues" in lines
     assert """   try: manage.py runworkers --queues 'it'"'"'s 00'""" in lines
 
 

@@ -129,6 +129,7 @@ def test_a_monitor_of_a_queue_that_is_not_there_does_not_read_well(
     assert (
         "a queue 'biling'" in misspelt.json()["why"] and "did you mean 'billing'?" in misspelt.json()["why"]
     )
+    run("INSERT INTO pgjobs_minute (minute, queue, job_type) VALUES (%s, '', '')", LIFETIME)
     for wrong in ("", "Mail", "x\x00y", "q" * 5_000):
         assert get("health", {"queue": wrong}, **TOKEN).status_code == 400, wrong
     assert "one queue a monitor" in get("health?queue=mail&queue=billing", **TOKEN).json()["why"]
