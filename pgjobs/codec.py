@@ -19,6 +19,9 @@ from typing import Any
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import NotStorable
 
+CUT = "\n… cut …\n"
+"""Stands in a stored text where its middle was."""
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _MAX_INT_BITS = 14_000  # json refuses integers of more than 4,300 digits, about 14,280 bits
@@ -78,11 +81,10 @@ def storable_text(text: str, max_bytes: int) -> str:
     raw = clean.encode()
     if len(raw) <= max_bytes:
         return clean
-    mark = "\n… cut …\n"
-    half = (max_bytes - len(mark.encode())) // 2
+    half = (max_bytes - len(CUT.encode())) // 2
     if half < 1:
         return raw[:max_bytes].decode(errors="ignore")
-    return raw[:half].decode(errors="ignore") + mark + raw[len(raw) - half :].decode(errors="ignore")
+    return raw[:half].decode(errors="ignore") + CUT + raw[len(raw) - half :].decode(errors="ignore")
 
 
 def check_text(value: str, path: str) -> str:

@@ -23,7 +23,8 @@ from django.views.decorators.http import require_safe
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
-from pgjobs.health.examination import examine
+from pgjobs.exceptions import UnknownName
+from pgjobs.health.examination import examine, narrowed
 from pgjobs.health.verdict import CODES, Verdict
 from pgjobs.metrics import collect
 
@@ -124,7 +125,8 @@ def ready(request: HttpRequest) -> HttpResponse:
 
 @for_machines
 def health(request: HttpRequest) -> HttpResponse:
-    """The rules: 200 when nothing is stuck, 503 when something is, or when it cannot be told."""
+    """The rules: 200 when nothing is stuck, 503 when something is, or when it cannot be told; 400 for a name in
+    ``check`` or ``queue`` that nothing is known of."""
     codes = [code for text in request.GET.getlist("check") for code in text.split(",") if code]
     for code in codes:
         if code not in CODES:
@@ -132,7 +134,14 @@ def health(request: HttpRequest) -> HttpResponse:
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(CODES)}."
             why = f"check={code[:100]} names no rule; {hint}"
             return JsonResponse({"status": "refused", "why": why}, status=400)
-    verdict = verdicts.get().only(codes, request.GET.get("queue"))
+    queues = request.GET.getlist("queue")
+    if len(queues) > 1:
+        why = f"queue= is there {len(queues)} times; ask for one queue a monitor, or for all without it."
+        return JsonResponse({"status": "refused", "why": why}, status=400)
+    try:
+        verdict = narrowed(verdicts.get(), codes, queues[0] if queues else None)
+    except UnknownName as error:
+        return JsonResponse({"status": "refused", "why": f"queue={queues[0][:100]}: {error}"}, status=400)
     return JsonResponse(verdict.as_dict(), status=200 if verdict.state == "ok" else 503)
 
 

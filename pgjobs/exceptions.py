@@ -47,6 +47,10 @@ class UnknownWorkflow(PgJobsError):
         )
 
 
+class UnknownName(PgJobsError):
+    """A queue was named of which nothing is known; that nothing is wrong with it would be no answer."""
+
+
 class SignatureMismatch(PgJobsError, TypeError):
     """The arguments given to ``enqueue`` or ``start`` do not fit the function."""
 

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+from pgjobs.codec import CUT
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import InvalidOption, MarkLeft
 
@@ -116,12 +117,47 @@ def redacted_text(
     ``"key": "value"`` or ``key: value``; headers that carry credentials; passwords in addresses.
     """
     rules = rules_for(job_type=job_type, workflow=workflow)
+    forms: list[str] = []
     for secret in sorted(set(_secrets(payload, (), rules, secret=False)), key=len, reverse=True):
-        for form in {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}:
-            text = text.replace(form, MARK)
+        forms += {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+    whole, *rest = text.split(CUT)
+    return CUT.join(
+        [
+            _redacted_part(whole, forms, rules),
+            *(_redacted_part(_begun(each, forms), forms, rules) for each in rest),
+        ]
+    )
+
+
+def _redacted_part(text: str, forms: list[str], rules: Rules) -> str:
+    """A text that may end within a secret: it was cut there, or is the beginning of a longer one."""
+    for form in forms:
+        text = _without_end(text.replace(form, MARK), form)
     text = _HEADER.sub(lambda found: found["before"] + MARK, text)
     text = _ADDRESS.sub(lambda found: f"{found['before']}{MARK}@", text)
+    text = _ADDRESS_CUT.sub(lambda found: found["before"] + MARK, text)
     return _without_members(text, rules)
+
+
+def _begun(text: str, forms: list[str]) -> str:
+    """What comes after a cut, without what may be the end of a secret: one that a payload names, or the line's rest."""
+    for form in forms:
+        start = text[:_SHORTEST_SECRET]
+        at = form.find(start) if len(start) == _SHORTEST_SECRET else -1
+        while at >= 0 and not text.startswith(form[at:]):
+            at = form.find(start, at + 1)
+        if at >= 0:
+            text = MARK + text[len(form) - at :]
+    return _REST_OF_LINE.sub("…", text, count=1)
+
+
+def _without_end(text: str, form: str) -> str:
+    """The text without the beginning of a secret with which it ends."""
+    start, at = form[:_SHORTEST_SECRET], max(len(text) - len(form) + 1, 0)
+    at = text.find(start, at)
+    while at >= 0 and not form.startswith(text[at:]):
+        at = text.find(start, at + 1)
+    return text if at < 0 else text[:at] + MARK
 
 
 def redacted_start(
@@ -262,6 +298,10 @@ _HEADER = re.compile(
     r"(?im)(?P<before>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*|\b(?:set-)?cookie:\s*)[^\s«][^\n]*"
 )
 _ADDRESS = re.compile(r"(?P<before>://[^/\s:@]{0,200}:)[^/\s@]{1,500}@")
+# The same where the end of the text comes before that of the password; a port is none.
+_ADDRESS_CUT = re.compile(r"(?P<before>://[^/\s:@]{0,200}:)(?!\d{1,5}\Z)[^/\s@«]{1,500}\Z")
+# After a cut nothing is known of the key before it: the rest of the line goes, or of a long line whole words.
+_REST_OF_LINE = re.compile(r"\A[^\n]{0,500}\S*")
 # Words are entered only at their start and are bounded, so that a long text costs no more than its length. A bare
 # word before a colon is a key when it is in lower case: "KeyError: ..." is none.
 _MEMBER = re.compile(

@@ -84,6 +84,10 @@ class Registry(Generic[Entry]):
         self.resolve()
         return sorted(self._by_name)
 
+    def entries(self) -> list[Entry]:
+        """All of them, by name."""
+        return [self.get(name) for name in self.names()]
+
     def _put(self, entry: Entry) -> None:
         name = name_of(entry)
         if len(name) > 200 or "\x00" in name or not name.strip():

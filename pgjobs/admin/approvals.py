@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import approval, marks
 from pgjobs.admin.ages import in_words, moment
 from pgjobs.admin.frames import RowPage
+from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import denied
@@ -68,7 +69,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
         """Approvals only; decided ones are for viewers of waits."""
         if request.user.has_perm(self.view_permission):
             approvals: QuerySet[Any] = super().get_queryset(request).filter(kind=WaitKind.APPROVAL.value)
-            return approvals
+            return approvals.select_related("execution")
         return pending_for(request.user).annotate(clock=Now())
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -96,7 +97,11 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Viewers of waits, and whoever is asked something."""
-        return super().has_view_permission(request, obj) or pending_for(request.user).exists()
+        if super().has_view_permission(request, obj):
+            return True
+        return bool(
+            panel(lambda: pending_for(request.user).exists()).value
+        )  # asked by every page of the site
 
     def page(self, request: HttpRequest, row: Any) -> HttpResponse:
         """What is asked, with the form for those who have a say."""

@@ -5,21 +5,43 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from pgjobs.admin.ages import moment
 from pgjobs.admin.limits import Panel, panel
 from pgjobs.conf import get_settings
 from pgjobs.queue.models import OperatorAction
+from pgjobs.workflows.models import Wait
+from pgjobs.workflows.states import WaitKind
 
 SHOWN = 20
 
 
 def panel_of(kind: str, target: int | str, clock: datetime) -> Panel:
     """The latest operations on one target."""
-    found = _rows().filter(target_kind=kind, target_ids__contains=[target])
-    return panel(lambda: [_line(each, clock) for each in found[:SHOWN]])
+    return panel(lambda: _latest_of(_on(kind, target), clock))
+
+
+def panel_of_execution(pk: int, clock: datetime) -> Panel:
+    """The latest operations on one execution, decisions on its approvals among them."""
+
+    def read() -> list[dict[str, Any]]:
+        asked = Wait._base_manager.using(get_settings().database).filter(execution=pk, kind=WaitKind.APPROVAL)
+        condition = _on("execution", pk)
+        for approval in asked.order_by("-pk").values_list("pk", flat=True)[:SHOWN]:
+            condition |= _on("approval", approval)
+        return _latest_of(condition, clock)
+
+    return panel(read)
+
+
+def _on(kind: str, target: int | str) -> Q:
+    return Q(target_kind=kind, target_ids__contains=[target])
+
+
+def _latest_of(condition: Q, clock: datetime) -> list[dict[str, Any]]:
+    return [_line(each, clock) for each in _rows().filter(condition)[:SHOWN]]
 
 
 def latest(most: int) -> list[dict[str, Any]]:
@@ -29,11 +51,17 @@ def latest(most: int) -> list[dict[str, Any]]:
 
 def sentence(action: Any) -> str:
     """Who did what, why, and what came of it: "ana: retry of 3 jobs: done 2, skipped 1 (stripe is back)"."""
+    details = action.details if isinstance(action.details, dict) else {}
+    reason = f": {action.reason}" if action.reason else ""
+    if action.verb == "decide" and "step" in details:
+        verb = "approve" if details.get("approved") else "reject"
+        told = "" if action.done else f" ({details.get('told')})"
+        place = f"approval {action.target_ids[0]}, step {details['step']}"
+        return f"{action.actor}: {verb} {place}, {result(action)}{told}{reason}"
     shown = ", ".join(str(each) for each in action.target_ids[:3])
     kind = action.get_target_kind_display()
     what = f"{kind} {shown}" if action.target_count <= 3 else f"{action.target_count:,} × {kind}"
     told = result(action)
-    reason = f": {action.reason}" if action.reason else ""
     return f"{action.actor}: {action.verb.replace('_', ' ')} {what}, {told}{reason}"
 
 

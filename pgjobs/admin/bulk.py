@@ -100,7 +100,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
             if isinstance(operation.conflicts, list)
             else [],
             "watched": panel(lambda: self._watched(operation)) if operation.watched and not ended else None,
-            "carried": not running or stats.live_workers().exists(),
+            "carried": not running or panel(lambda: stats.live_workers().exists()).value is not False,
             "command": f"manage.py pgjobs_bulk run {operation.pk}",
             "audit": audited.panel_of(_KIND, operation.pk, operation.clock),
         }

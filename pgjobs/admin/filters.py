@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -89,10 +89,25 @@ class QueueFilter(NamedFilter):
 
     title = "queue"
     parameter_name = "queue"
+    template = "pgjobs/admin/name_filter.html"
+    offered = stats.QUEUE_LIMIT
+    is_cut = False
+    """Whether there are more than are offered; then any is asked for by its name."""
+    others: Sequence[tuple[str, str]] = ()
+    """The rest of the address, which the form for a name keeps."""
 
     def names(self) -> Iterable[str]:
         """Queues in use."""
-        return stats.queue_names()
+        found = stats.queue_names()
+        self.is_cut = len(found) > self.offered
+        return found[: self.offered]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """The links, and what the form beside them keeps."""
+        kept = changelist.request.GET.lists() if self.is_cut else ()
+        dropped = (self.parameter_name, "p", "before_id")
+        self.others = [(name, value) for name, values in kept if name not in dropped for value in values]
+        return super().choices(changelist)
 
 
 class JobTypeFilter(NamedFilter):

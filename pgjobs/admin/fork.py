@@ -92,6 +92,11 @@ def fork_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRes
         told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
         messages.error(request, f"Nothing was done. {told}")
         return HttpResponseRedirect(flowverbs.address(model_admin, "fork", object_id))
+    if form.cleaned_data["cancel_source"] and not flowverbs.may(model_admin, request, "cancel"):
+        # Half of what was asked for would leave two at work.
+        return denied(
+            request, "cancel", flowverbs.VERBS["cancel"].permission, kind=flowverbs.KIND, ids=[object_id]
+        )
     return _fork(model_admin, request, execution, form.cleaned_data)
 
 
@@ -103,12 +108,11 @@ def _fork(model_admin: Any, request: HttpRequest, execution: Any, given: dict[st
             from_step=given["from_ordinal"],
             actor=actor,
             reason=given["reason"],
+            cancel_source=given["cancel_source"],
             expected=seen(request, [execution.pk]),
         )
         if outcome.done:
             log(request, Execution, [execution.pk], outcome.message, given["reason"], using)
-        if outcome.done and given["cancel_source"] and flowverbs.may(model_admin, request, "cancel"):
-            verbs.cancel([execution.pk], actor=actor, reason=given["reason"])
     changed()
     if not outcome.done or outcome.made is None:
         messages.warning(request, f"Nothing was done: {outcome.message}.")
@@ -133,7 +137,7 @@ def _fork_page(model_admin: Any, request: HttpRequest, execution: Any) -> HttpRe
             "expected": expected(execution),
             "url": flowverbs.address(model_admin, "fork", execution.pk),
             "back_url": model_admin.url_of(execution.pk),
-            "may_cancel": flowverbs.may(model_admin, request, "cancel"),
+            "may_cancel": execution.status not in TERMINAL and flowverbs.may(model_admin, request, "cancel"),
         }
 
     title = f"Fork execution {execution.pk} from call {place}"

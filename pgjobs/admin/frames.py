@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse
 
 from pgjobs.admin import navigation
+from pgjobs.admin.limits import PANEL_SECONDS, told
 from pgjobs.admin.pages import respond
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ else:
     Base = object
 
 _MISSING_SHOWN = 40
+_UNAVAILABLE = "pgjobs/admin/panel.html"
 
 
 class ListPage(Base):
@@ -68,7 +71,13 @@ class RowPage(Base):
         """The page, or a 404 that says why there is none. It only shows: verbs have addresses of their own."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        return self.page_at(request, unquote(object_id))
+        try:
+            return self.page_at(request, unquote(object_id))
+        except (DatabaseError, InterfaceError) as error:
+            problem = told(error, PANEL_SECONDS)
+        return self.framed(
+            request, str(self.opts.verbose_name), lambda: {"problem": problem}, template=_UNAVAILABLE
+        )
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """The page of the row of that id."""
@@ -93,13 +102,19 @@ class RowPage(Base):
         )
 
     def framed(
-        self, request: HttpRequest, title: str, build: Callable[[], Mapping[str, Any]], *, status: int = 200
+        self,
+        request: HttpRequest,
+        title: str,
+        build: Callable[[], Mapping[str, Any]],
+        *,
+        status: int = 200,
+        template: str = "",
     ) -> HttpResponse:
         """What ``build`` gives, below the crumb of the list."""
         return respond(
             self,
             request,
-            self.row_template,
+            template or self.row_template,
             build,
             title=title,
             crumbs=navigation.crumbs(self.admin_site, self.row_above or self.opts.model_name),

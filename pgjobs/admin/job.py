@@ -12,7 +12,7 @@ from django.urls import path, reverse
 from pgjobs import redaction
 from pgjobs.admin import audited, bulkplan, jobfacts, jobverbs, newer, retry, whypanel
 from pgjobs.admin.frames import RowPage
-from pgjobs.admin.limits import panel
+from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
 from pgjobs.admin.verbs import actor_of, denied, expected
 from pgjobs.admin.window import LARGEST_ID, as_id
 from pgjobs.queue import audit, rights
@@ -91,7 +91,11 @@ class JobPage(RowPage, Base):
     def archived_page(self, pk: str) -> HttpResponseRedirect | None:
         """To the page of the archived job of that id."""
         number = as_id(pk)
-        if number is None or find_archived(number) is None:
+        if number is None:
+            return None
+        with limited(PANEL_SECONDS):
+            archived = find_archived(number)
+        if archived is None:
             return None
         site = self.admin_site.name
         return HttpResponseRedirect(

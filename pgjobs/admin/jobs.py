@@ -72,7 +72,8 @@ class JobAdmin(JobPage, JobListAdmin):
         context = dict(extra_context or {})
         if request.method == "GET" and self.has_view_permission(request):
             term = request.GET.get("q", "").strip()
-            archived = self.archived_page(term) if term else None  # an id is in one table only
+            # An id is in one table only.
+            archived: HttpResponse | None = panel(lambda: self.archived_page(term)).value if term else None
             if archived is not None:
                 return archived
             context["tabs"] = _tabs(request)
@@ -249,11 +250,12 @@ def _tabs(request: HttpRequest) -> list[dict[str, Any]]:
     """The states with their counts, each a link that keeps the other filters."""
 
     def read() -> dict[str, str]:
-        found, waiting = stats.by_status(), stats.waiting()
-        request.pgjobs_waiting = waiting  # type: ignore[attr-defined]
+        found, (waiting, is_cut) = stats.by_status(), stats.waiting_as_far()
+        request.pgjobs_waiting = None if is_cut else waiting  # type: ignore[attr-defined]
         told = {name: marks.count(number) for name, number in found.items() if name != "all"}
-        told["ready"] = marks.count(sum(due for due, _, _ in waiting.values()))
-        told["scheduled"] = marks.count(sum(later for _, later, _ in waiting.values()))
+        for name, place in (("ready", 0), ("scheduled", 1)):
+            number = sum(each[place] or 0 for each in waiting.values())  # type: ignore[misc]
+            told[name] = marks.count(number) if number > COUNT_LIMIT or not is_cut else f"{number:,}+"
         return told | {"": f"~{found['all']:,}"} if found["all"] > COUNT_LIMIT else told
 
     known: dict[str, str] = panel(read).value or {}

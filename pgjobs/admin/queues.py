@@ -177,7 +177,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
                 actor=actor_of(request),
                 reason=given["reason"],
                 until=until,
-                expected=request.POST.get("expected"),
+                expected=_expected(request, given["kind"], given["name"]),
             )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
@@ -220,8 +220,17 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         return None, home
 
 
+def _expected(request: HttpRequest, kind: str, name: str) -> str:
+    """The pause that the person saw on what they name: the form of one queue says it, the other lists all."""
+    if "expected" in request.POST:
+        return request.POST["expected"]
+    shown = (text.split(":", 2) for text in request.POST.getlist("shown"))
+    return next((parts[1] for parts in shown if parts[0] == kind and parts[2:] == [name]), "")
+
+
 def _say(request: HttpRequest, outcome: pauses.PauseOutcome) -> None:
     say, nothing = (messages.success, "") if outcome.done else (messages.warning, "Nothing was done: ")
+    say = messages.warning if outcome.doubt else say
     say(request, f"{outcome.kind.capitalize()} {outcome.name}: {nothing}{outcome.message}.")
 
 

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.text import capfirst
 
-from pgjobs.admin.limits import LIST_SECONDS, limited, told
+from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, told
 from pgjobs.admin.pages import FRAGMENT, chrome, respond
 from pgjobs.admin.verbs import TickedForm, denied, ticked
 from pgjobs.admin.window import PARAMETER
@@ -173,6 +173,11 @@ class ReadOnlyAdmin(ModelAdmin):
         """Rows with ``clock``, the database's time: ages are differences of two instants of one clock."""
         rows: QuerySet[Any] = self.model._default_manager.using(get_settings().database).annotate(clock=Now())
         return rows
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row, or None. Raises what the database raises, for a lock that is not given in time too."""
+        with limited(PANEL_SECONDS):
+            return super().get_object(request, object_id, from_field)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """The bounded list."""

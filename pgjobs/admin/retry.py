@@ -14,6 +14,7 @@ from django.urls import path, reverse
 
 from pgjobs import redaction
 from pgjobs.admin import jobverbs, navigation
+from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
 from pgjobs.admin.window import LARGEST_ID
@@ -21,6 +22,7 @@ from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import editing, rights, stats
 from pgjobs.queue.models import Job, JobResult
+from pgjobs.queue.names import unknown
 from pgjobs.queue.registry import registry
 
 EDIT_PERMISSION = rights.right("job", "edit_copy").permission
@@ -74,6 +76,8 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
     if not form.is_valid():
         problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
         return _page(model_admin, request, job, problems=problems)
+    if misspelt := _misspelt(form):
+        return _page(model_admin, request, job, problems=[misspelt])
     if not edits and _was_edited(request, job):
         told = "The payload in the form was changed. Press Retry edited to run that; a plain retry leaves it as it is."
         return _page(model_admin, request, job, problems=[told])
@@ -85,6 +89,12 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
             return _page(model_admin, request, job, problems=[str(error)])
         return HttpResponseRedirect(model_admin.url_of(object_id))
     return _edit(model_admin, request, job, form)
+
+
+def _misspelt(form: RetryForm) -> str:
+    """What is wrong with the queue that was typed: a job moved to a misspelt one would wait there for ever."""
+    name = form.cleaned_data["queue"]
+    return unknown("queue", name) if name else ""
 
 
 def _was_edited(request: HttpRequest, job: Any) -> bool:
@@ -191,9 +201,9 @@ def _page(
         f"attempt {job.attempt_count} of {job.max_attempts}.",
         "why_not": verb.why_not(job),
         "problems": problems or [],
-        "warnings": _warnings(job),
+        "warnings": panel(lambda: _warnings(job)).value or [],
         "given": {name: request.POST.get(name, "") for name in RetryForm.base_fields},
-        "queues": stats.queue_names(),
+        "queues": panel(stats.queue_names),
         "priority": str(job.priority),
         "may_edit": request.user.has_perm(EDIT_PERMISSION),
         "editing": request.POST.get("edit") == "1",

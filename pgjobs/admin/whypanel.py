@@ -1,4 +1,4 @@
-"""Why a waiting job is not running, as the page shows it."""
+"""Why a job is not running, or an execution does not go on, as their pages show it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from django.urls import reverse
 
 from pgjobs.admin import queuerows
 from pgjobs.admin.limits import Panel, panel
-from pgjobs.health.why import FAIL, why
+from pgjobs.health.answer import FAIL, Why
+from pgjobs.health.why import why
+from pgjobs.health.why_execution import why_execution
 
+_PAGES = {"job": "job", "execution": "execution", "approval": "wait"}
 _MARKS = {"ok": "✓", "fail": "✖", "info": "–"}
 
 
 def of(pk: int, site: Any) -> Panel:
-    """The checks in their order, the first that fails marked as the reason."""
-    return panel(lambda: _read(pk, site))
+    """The checks of a job in their order, the first that fails marked as the reason."""
+    return panel(lambda: _shown(why(pk), site))
 
 
-def _read(pk: int, site: Any) -> dict[str, Any]:
-    found = why(pk)
+def of_execution(pk: int, site: Any) -> Panel:
+    """The same of an execution."""
+    return panel(lambda: _shown(why_execution(pk), site))
+
+
+def _shown(found: Why | None, site: Any) -> dict[str, Any]:
     if found is None:
         return {"checks": [], "cure": ""}
     reason = found.reason
@@ -41,8 +48,8 @@ def _target(kind: str, name: str, site: Any) -> str:
         return ""
     if kind == "queue":
         return queuerows.address(site, name)
-    if kind == "job":
-        return reverse("admin:pgjobs_job_change", args=[name], current_app=site.name)
+    if kind in _PAGES:
+        return reverse(f"admin:pgjobs_{_PAGES[kind]}_change", args=[name], current_app=site.name)
     if kind == "worker":
         return reverse("admin:pgjobs_worker_changelist", current_app=site.name)
     return ""

@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs import redaction
-from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline
+from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline, whypanel
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.frames import RowPage
-from pgjobs.admin.limits import panel
+from pgjobs.admin.limits import Panel, panel
 from pgjobs.admin.tree import tree
 from pgjobs.admin.verbs import expected
 from pgjobs.conf import get_settings
@@ -53,16 +53,15 @@ class WorkflowPage(RowPage, Base):
             "state": marks.state(execution.status),
             "execution_id": str(execution.pk),
             "since": _since(execution),
-            "why": _text(execution, execution.pause_reason or execution.last_error),
+            "error": _text(execution, execution.pause_reason or execution.last_error),
+            "why": None if terminal else whypanel.of_execution(execution.pk, site),
             "note": _text(execution, execution.note),
             "facts": _facts(execution),
             "buttons": flowverbs.buttons(self, request, execution),
             "expected": expected(execution),
             "fork_url": links["fork"],
             "signal_url": links["signal"],
-            "failed_at": panel(lambda: place_of(execution.pk, None, using=get_settings().database))
-            if links["fork"] and execution.status == ExecutionStatus.FAILED
-            else None,
+            "failed_at": _failed_at(execution) if links["fork"] else None,
             "timeline": panel(
                 lambda: timeline.of(
                     execution,
@@ -81,8 +80,15 @@ class WorkflowPage(RowPage, Base):
                 execution.clock,
             ),
             "relatives": panel(lambda: _relatives(execution, site)),
-            "audit": audited.panel_of("execution", execution.pk, execution.clock),
+            "audit": audited.panel_of_execution(execution.pk, execution.clock),
         }
+
+
+def _failed_at(execution: Any) -> Panel | None:
+    """The call that failed, of an execution that has."""
+    if execution.status != ExecutionStatus.FAILED:
+        return None
+    return panel(lambda: place_of(execution.pk, None, using=get_settings().database))
 
 
 def _text(execution: Any, text: str) -> str:
@@ -102,7 +108,7 @@ def _facts(execution: Any) -> list[tuple[str, Any]]:
     pairs = [
         ("Workflow", f"{execution.workflow_name}, version {execution.version}"),
         ("Key", execution.key),
-        ("Subject", str(execution.subject) if execution.subject_id else ""),
+        ("Subject", _subject(execution) if execution.subject_id else ""),
         ("Queue", execution.queue),
         ("Held by", execution.lease_owner),
         ("Lease", lease_in_words(execution.lease_expires_at - execution.clock) if running else ""),
@@ -113,6 +119,12 @@ def _facts(execution: Any) -> list[tuple[str, Any]]:
         ("Ended", moment(execution.completed_at, execution.clock)),
     ]
     return [(name, value) for name, value in pairs if value not in (None, "", "-")]
+
+
+def _subject(execution: Any) -> str:
+    """A row of the project's, as that calls it."""
+    read = panel(lambda: str(execution.subject))
+    return str(read.problem or read.value)
 
 
 def _relatives(execution: Any, site: Any) -> list[tuple[str, Any]]:

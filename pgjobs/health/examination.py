@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from django.db import Error
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import drop, is_outage, sqlstate
+from pgjobs.exceptions import UnknownName
 from pgjobs.health import rules, rules_of_ends
 from pgjobs.health.facts import Facts
 from pgjobs.health.reading import TIMEOUT, Reader
 from pgjobs.health.rules import Rule
 from pgjobs.health.verdict import CODES, Problem, Verdict, ranked
 from pgjobs.health.work import LANES
+from pgjobs.queue import names
 
 RULES: Mapping[str, Rule] = {
     "NO_WORKER": rules.no_worker,
@@ -75,6 +78,29 @@ def judge(facts: Facts) -> Verdict:
             unknown[code] = told(error)
             gone = _away(error, facts)
     return Verdict(checked_at, ranked(problems), unknown)
+
+
+def narrowed(
+    verdict: Verdict, codes: Iterable[str], queue: str | None, *, using: str | None = None
+) -> Verdict:
+    """The part about these rules, and about one queue.
+
+    Raises :class:`UnknownName` for a queue that nothing is known of: that nothing is stuck in it is no news. Where
+    that cannot be looked at, the answer is unknown.
+    """
+    part = verdict.only(codes, queue)
+    if queue is None or part.problems or part.checked_at is None:
+        return part
+    try:
+        with Reader(using or get_settings().database) as reader:
+            misspelt = reader.within(lambda: names.unknown("queue", queue, using=reader.using))
+    except Error as error:
+        return replace(
+            part, unknown={**part.unknown, "queue": f"whether there is a queue {queue!r}: {told(error)}"}
+        )
+    if misspelt:
+        raise UnknownName(misspelt)
+    return part
 
 
 def told(error: Error) -> str:

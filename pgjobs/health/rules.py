@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from shlex import quote
 
 from pgjobs.health.facts import READY_LIMIT, Facts
 from pgjobs.health.phrases import many, span
@@ -35,7 +36,7 @@ def no_worker(facts: Facts) -> Iterator[Problem]:
             "NO_WORKER",
             f"No live worker serves queue {queue!r}: {_ready(waiting)}, the oldest for "
             f"{span(facts.clock - waiting.oldest_at)}. {_last_words(last)}",
-            f"manage.py runworkers --queues {queue}",
+            f"manage.py runworkers --queues {quote(queue)}",
             since,
             queue,
             "queue",
@@ -130,7 +131,7 @@ def paused(facts: Facts) -> Iterator[Problem]:
             "PAUSED",
             f"{what} {pause.name!r} is paused by {pause.by} for {span(facts.clock - pause.since)}, {until}: "
             f"{redacted_text(pause.reason)}",
-            f"manage.py pgjobs_resume --{pause.kind} {pause.name}",
+            f"manage.py pgjobs_resume --{pause.kind} {quote(pause.name)}",
             pause.since,
             pause.name if pause.kind == QUEUE else "",
             "queue" if pause.kind == QUEUE else "job_type",

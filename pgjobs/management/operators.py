@@ -18,12 +18,16 @@ from pgjobs.connections import is_outage
 from pgjobs.exceptions import PgJobsError
 from pgjobs.management.screen import clean, harmless
 from pgjobs.queue.audit import Actor
+from pgjobs.queue.names import unknown
 
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
 WRONG, SKIPPED, CANNOT_TELL, REFUSED = 1, 2, 3, 4
 """Exit codes beside 0: usage or a fault; some were skipped; the database cannot be asked; a conflict, or none done."""
+
+BEFOREHAND = " If it is new, start its workers first: manage.py runworkers --queues NAME."
+"""How jobs come to a queue that is not there yet."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -90,6 +94,12 @@ def add_actor(parser: CommandParser | argparse.ArgumentParser, *, reason_require
         help=f"why; kept on the row and in the audit{required}",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def check_name(option: str, kind: str, name: str | None, cure: str = "") -> None:
+    """Raises :class:`CommandError` for the name of a queue or a type that nothing is known of."""
+    if name is not None and (told := unknown(kind, name)):
+        raise CommandError(harmless(f"{option}: {told}{cure}"), returncode=WRONG)
 
 
 def actor(user: str) -> Actor:

@@ -20,22 +20,26 @@ from pgjobs.health.workers import WorkerRow
 from pgjobs.management.screen import clean, columns
 from pgjobs.queue.stats import COUNT_LIMIT
 
-_PROBLEMS, _QUEUES = 10, 12
+_SCREEN = 24
+"""Lines that all of it should take."""
+_PROBLEMS, _QUEUES, _FEW_QUEUES = 6, 12, 4
 _BARS = "▁▂▃▄▅▆▇█"
 _HEAD = ("QUEUE", "READY", "OLDEST", "RUN/CAP", "IN/m", "DONE/m", "FAIL%", "WRK", "STATE")
 
 
 def lines(look: Overview, *, queue: str | None, style: Any) -> list[str]:
-    """What ``pgjobs_status`` prints."""
-    verdict = look.verdict if queue is None else look.verdict.only((), queue)
+    """What ``pgjobs_status`` prints; of one queue, when ``look`` is narrowed to it."""
+    verdict = look.verdict
     told = [*_head(look, style, verdict.state, len(verdict.problems))]
     for place, problem in enumerate(verdict.problems[:_PROBLEMS], 1):
         paint = style.ERROR if problem.severity is Severity.CRITICAL else style.WARNING
         told.append(f"{place:2} {paint(problem.code)}  {clean(problem.why)}")
+        told.append(f"   try: {clean(problem.cure)}")
     if len(verdict.problems) > _PROBLEMS:
         told.append(f"   and {len(verdict.problems) - _PROBLEMS} more")
     told += [f" ? {style.WARNING(code)}  {clean(why)}" for code, why in verdict.unknown.items()]
-    told += _queues(look, queue)
+    room = _SCREEN - len(told) - 4  # its head, what is left out, totals and workers
+    told += _queues(look, queue, min(max(room, _FEW_QUEUES), _QUEUES))
     if queue is None:
         told += [*_totals(look), *_workers(look)]
     return told
@@ -54,14 +58,13 @@ def _head(look: Overview, style: Any, state: str, problems: int) -> Iterator[str
     yield f"pgjobs {clock}  db {clean(place)}  {words[state]}"
 
 
-def _queues(look: Overview, queue: str | None) -> list[str]:
+def _queues(look: Overview, queue: str | None, most: int) -> list[str]:
     if look.queues is None:
         return [f"QUEUES not available: {clean(look.missing.get('queues', ''))}"]
-    rows = [row for row in look.queues if queue in (None, row.name)]
-    if not rows:
-        return [f"no queue {clean(queue)!r} has work or a worker" if queue else "no queue has work"]
-    cells = [_HEAD, *map(_row, rows[:_QUEUES])]
-    more = [f"and {len(rows) - _QUEUES} more queues"] if len(rows) > _QUEUES else []
+    if not look.queues:
+        return [f"queue {clean(queue)!r} has no work" if queue else "no queue has work"]
+    cells = [_HEAD, *map(_row, look.queues[:most])]
+    more = [f"and {len(look.queues) - most} more queues"] if len(look.queues) > most else []
     return [*columns(cells, left=(0, 8)), *more]
 
 

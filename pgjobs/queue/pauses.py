@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -25,6 +25,7 @@ from pgjobs.exceptions import InvalidOption
 from pgjobs.queue import audit
 from pgjobs.queue.enqueue import notify
 from pgjobs.queue.models import QueuePause
+from pgjobs.queue.names import unknown
 
 logger = logging.getLogger("pgjobs.control")
 
@@ -64,6 +65,8 @@ class PauseOutcome:
     """When it goes on by itself."""
     conflict: bool = False
     """Whether nothing was done because of what happened meanwhile."""
+    doubt: str = ""
+    """Why the name is taken for misspelt; in the message too."""
 
     @property
     def result(self) -> str:
@@ -83,7 +86,8 @@ def pause(
     """Let nothing new of a queue start, or with ``kind="type"`` of a type of job or workflow, in whichever queue.
 
     It goes on by itself at ``until`` (an aware datetime, or a timedelta from now), or when it is resumed. Pausing what
-    is paused sets a new reason and a new end. ``expected`` is the :func:`mark` of the pause that the person saw, empty
+    is paused sets a new reason and a new end. What is not known yet is paused too, and the message doubts the name.
+    ``expected`` is the :func:`mark` of the pause that the person saw, empty
     for none: where it stands otherwise now, nothing is done. Raises :class:`InvalidOption`; a reason must be given.
     """
     _check(name, kind)
@@ -105,6 +109,9 @@ def pause(
         found = [] if conflict else rows(using, _PAUSE, {**params, "by": by, "anew": expected == ""})
         if found:
             outcome = _paused(kind, name, until, *found[0])
+            doubt = "" if found[0][0] else unknown(kind, name, using=using)
+            if doubt:
+                outcome = replace(outcome, message=f"{outcome.message} ({doubt})", doubt=doubt)
             rows(using, _FORGET, {})
         else:
             conflict = conflict or _moved_on(name, kind, expected, using)
@@ -137,7 +144,7 @@ def resume(
         if held:
             message = f"resumed; it was paused by {by} since {since:%Y-%m-%d %H:%M:%S %Z}"
         else:
-            message = conflict or f"{kind} {name} is not paused"
+            message = conflict or _not_paused(kind, name)
         outcome = PauseOutcome(kind, name, held, message, conflict=bool(conflict))
         _record("resume", outcome, actor, reason, {})
         if held and get_settings().notify:
@@ -159,6 +166,11 @@ def mark(pause: QueuePause | None) -> str:
         return ""
     parts = (pause.since, pause.until, pause.by, pause.reason)
     return hashlib.sha256(repr([str(each) for each in parts]).encode()).hexdigest()[:16]
+
+
+def _not_paused(kind: str, name: str) -> str:
+    others = [each.name for each in paused(kind)[:10] if each.name != name]
+    return f"{kind} {name} is not paused" + (f"; paused are {', '.join(map(repr, others))}" if others else "")
 
 
 def _moved_on(name: str, kind: str, expected: str | None, using: str) -> str:

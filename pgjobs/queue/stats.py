@@ -25,7 +25,9 @@ HEAD_LIMIT = 100
 """Rows at the head of a queue that are looked at for what nobody claims; as many of one type mean "and more"."""
 
 _LANE_LIMIT = 1_000
-_QUEUE_LIMIT = 200
+_WAITING_QUEUES = 2 * _LANE_LIMIT  # no fewer than the lanes can have
+QUEUE_LIMIT = 200
+"""Names of queues that are offered; one more means "and more"."""
 _TYPE_LIMIT = 100
 _NEWEST = 1_000
 
@@ -70,7 +72,8 @@ part AS (
     FROM suspect GROUP BY queue
 )
 SELECT queue, least(sum(due), %(limit)s)::int, least(sum(later), %(limit)s)::int,
-       statement_timestamp() - min(oldest)
+       statement_timestamp() - min(oldest),
+       (SELECT count(*) > %(lanes)s FROM (SELECT 1 FROM lanes LIMIT %(lanes)s + 1) AS looked)
 FROM part GROUP BY queue ORDER BY queue LIMIT %(queues)s"""  # noqa: S608 - two constants
 
 # Rows that nobody claims stay at the head of their queue, so the head is where to look for them.
@@ -107,7 +110,7 @@ SELECT queue FROM (
     UNION
     SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t ORDER BY t.id DESC LIMIT %(newest)s) AS newest
     UNION
-    (SELECT DISTINCT queue FROM pgjobs_minute WHERE minute = 'epoch' LIMIT %(queues)s)
+    (SELECT DISTINCT queue FROM pgjobs_minute WHERE minute = 'epoch' AND queue <> '' LIMIT %(queues)s)
     UNION
     SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t WHERE t.status = 'running'
                        ORDER BY t.lease_owner, t.id LIMIT %(limit)s) AS running
@@ -175,7 +178,15 @@ def live_workers() -> QuerySet[Worker]:
 
 def waiting() -> dict[str, tuple[int, int, timedelta | None]]:
     """By queue: jobs due, jobs for later, and how long the oldest that is due has waited."""
-    return {queue: (due, later, oldest) for queue, due, later, oldest in _read(_BACKLOG, lanes=_LANE_LIMIT)}
+    return waiting_as_far()[0]
+
+
+def waiting_as_far() -> tuple[dict[str, tuple[int, int, timedelta | None]], bool]:
+    """The same, and whether more waits in further queues and priorities than were looked at."""
+    found = _read(_BACKLOG, lanes=_LANE_LIMIT, queues=_WAITING_QUEUES)
+    return {queue: (due, later, oldest) for queue, due, later, oldest, _ in found}, bool(
+        found and found[0][-1]
+    )
 
 
 def backlog() -> list[QueueBacklog]:
@@ -206,12 +217,15 @@ def unknown_waiting() -> list[UnknownWaiting]:
 
 
 def queue_names() -> list[str]:
-    """Queues with waiting or running jobs, with recent jobs, in which anything ever ended, or named by a worker."""
+    """Queues with waiting or running jobs, with recent jobs, in which anything ever ended, or named by a worker.
+
+    The first :data:`QUEUE_LIMIT` + 1 by name: one more means that others are left out.
+    """
     return [name for (name,) in _read(_QUEUES, newest=_NEWEST)]
 
 
 def _read(sql: str, **params: Any) -> list[tuple[Any, ...]]:
-    bounds = {"limit": COUNT_LIMIT + 1, "queues": _QUEUE_LIMIT}
+    bounds = {"limit": COUNT_LIMIT + 1, "queues": QUEUE_LIMIT + 1}
     return rows(get_settings().database, sql, {**bounds, **params})
 
 

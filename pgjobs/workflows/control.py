@@ -118,7 +118,7 @@ def cancel(
     """
     using, wanted, note = _prepared(ids, "cancelled", actor, reason)
     with transaction.atomic(using=using):
-        family = _lock_family(wanted, expected, using)
+        family = lock_family(wanted, expected, using)
         held = _locked([*wanted, *family], using)
         doomed = [pk for pk in family if held[pk].status in sources("cancel")]
         _move("cancel", {pk: held[pk] for pk in doomed}, note, using)
@@ -230,7 +230,7 @@ def _prepared(ids: Iterable[int], done: str, actor: Any, reason: str) -> tuple[s
     return get_settings().database, wanted, note
 
 
-def _lock_family(ids: list[int], expected: Expected | None, using: str) -> list[int]:
+def lock_family(ids: list[int], expected: Expected | None, using: str) -> list[int]:
     """Lock what a cancellation touches, all in the order of id, and return what is to be cancelled.
 
     What is not as ``expected`` brings nobody with it, and goes only as somebody else's descendant.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pgjobs import redaction
 from pgjobs.exceptions import UnknownWorkflow
+from pgjobs.queue.names import declare
 from pgjobs.registries import Registry, name_of
 
 OnDivergence = Literal["pause", "fail", "warn"]
@@ -48,3 +49,4 @@ def _redact_entries(workflow_name: str) -> tuple[str, ...]:
 
 
 redaction.declare("workflow", _redact_entries)
+declare(lambda: ((each.workflow_name, each.queue) for each in workflows.entries()))

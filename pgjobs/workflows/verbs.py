@@ -17,7 +17,7 @@ from pgjobs.queue.acting import LARGEST_ID, Expected, VerbOutcome, record_outcom
 from pgjobs.workflows import forking, messages
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.continuing import last_of_chain
-from pgjobs.workflows.control import cancel, pause, resume, retry
+from pgjobs.workflows.control import cancel, lock_family, pause, resume, retry
 from pgjobs.workflows.expected import difference
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.outcome import wait_for_result
@@ -36,22 +36,40 @@ def fork(
     from_step: str | int | None = None,
     actor: Any,
     reason: str = "",
+    cancel_source: bool = False,
     expected: Expected | None = None,
     audited: bool = True,
 ) -> list[VerbOutcome]:
     """Fork each execution from a call: a step id, a name that is there once, or an ordinal; None: where it failed.
 
-    ``made`` of an outcome is the id of the new execution; ``status`` is that of the old one, which stays as it is.
+    ``made`` of an outcome is the id of the new execution; ``status`` is that of the old one, which stays as it is
+    unless ``cancel_source`` stops it in the same commit. One that cannot be cancelled is not forked either.
     """
 
     def act(pk: int, using: str) -> tuple[str, int | None]:
         place = forking.place_of(pk, from_step, using=using)
         seen = (expected or {}).get(pk)
         new = forking.fork(pk, from_ordinal=place, actor=actor, reason=reason, expected=seen)
-        return f"forked from call {place} as execution {new.pk}", new.pk
+        told = f"forked from call {place} as execution {new.pk}"
+        if cancel_source:
+            # After the copy: jobs that the fork awaits too are left to it.
+            (left,) = cancel([pk], actor=actor, reason=reason)
+            if not left.done:
+                raise WorkflowError(
+                    f"execution {pk} cannot be cancelled: {left.message}. Nothing was forked."
+                )
+            told = f"{told}, and cancelled"
+        return told, new.pk
 
-    details = None if from_step is None else {"from_step": from_step}
-    return _each("fork", ids, act, actor, reason, expected, details, audited)
+    details = {"from_step": from_step, "cancel_source": cancel_source or None}
+    given = {name: value for name, value in details.items() if value is not None}
+    wanted = sorted({int(pk) for pk in ids})
+    with transaction.atomic(using=get_settings().database):
+        if (
+            cancel_source
+        ):  # a parent that waits may have the lower id: all are locked in order, before the first
+            lock_family(wanted, None, get_settings().database)
+        return _each("fork", wanted, act, actor, reason, expected, given, audited)
 
 
 def signal(

@@ -9,10 +9,13 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from pgjobs.admin import timeline
+from pgjobs.health.why_execution import why_execution
 from pgjobs.models import Execution, Job, Message, OperatorAction
+from pgjobs.workflows import verbs
+from pgjobs.workflows.approvals import decide
 from tests.faces.pages import address, person, said, text_of
 from tests.faces.rows import make_worker
-from tests.workflows.rows import execution, gather, job, status, step, wait
+from tests.workflows.rows import approval, execution, gather, job, status, step, user, wait
 
 pytestmark = pytest.mark.django_db
 
@@ -61,14 +64,30 @@ def test_a_fork_is_made_recorded_and_shown() -> None:
     assert str(made.pk) in text_of(person("bob"), address("execution_change", new.pk))
 
 
-@pytest.mark.parametrize(("rights", "left"), [(("cancel_execution",), "cancelled"), ((), "waiting")])
-def test_a_fork_cancels_its_source_only_for_those_who_may(rights: tuple[str, ...], left: str) -> None:
+def test_a_fork_that_is_to_cancel_its_source_does_both_or_nothing() -> None:
     made = execution()
     step(made, 0)
-    fork(person("ann", "fork_execution", *rights), made, cancel_source="1", from_ordinal="0")
+    both = {"cancel_source": "1", "from_ordinal": "0"}
+    refused = fork(person("bob", "fork_execution"), made, **both)
 
-    assert status(made) == left
-    assert Execution.objects.count() == 2
+    assert (refused.status_code, status(made), Execution.objects.count()) == (403, "waiting", 1)
+    recorded = OperatorAction.objects.get()
+    assert (recorded.verb, recorded.refused) == ("cancel", 1)
+    assert recorded.details["missing_permission"] == "pgjobs.cancel_execution"
+
+    ann = person("ann", "fork_execution", "cancel_execution")
+    assert 'name="cancel_source"' in text_of(ann, address("execution_fork", made.pk))
+    assert "and cancelled" in said(fork(ann, made, **both))
+    assert (status(made), Execution.objects.count()) == ("cancelled", 2)
+    assert list(OperatorAction.objects.order_by("pk").values_list("verb", "done"))[1:] == [
+        ("cancel", 1),
+        ("fork", 1),
+    ]
+
+    ended = history()
+    assert 'name="cancel_source"' not in text_of(ann, address("execution_fork", ended.pk))
+    assert "cannot be cancelled: it is failed" in said(fork(ann, ended, **both))
+    assert (Execution.objects.count(), OperatorAction.objects.latest("pk").done) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +168,38 @@ def test_what_is_awaited_is_linked() -> None:
     assert address("job_change", awaited.pk) in text
     assert address("execution_change", child.pk) in text
     assert f"workflow {made.pk}" in text_of(person("bob"), address("job_change", awaited.pk))
+
+
+def test_the_page_says_why_it_does_not_go_on_as_the_command_does() -> None:
+    asked = approval(permission="auth.add_user")
+    text = html.unescape(text_of(person("ann"), address("execution_change", asked.execution_id)))
+    found = why_execution(asked.execution_id)
+
+    assert found is not None and found.reason is not None
+    assert "for a decision on 'apply fix', by permission auth.add_user" in found.reason.sentence
+    assert "<strong>It has waited" in text and "by permission auth.add_user." in text
+    assert found.cure in text and f'href="{address("wait_change", asked.pk)}">open</a>' in text
+    assert "No live worker serves" in text
+    assert "Why does it not go on?" not in text_of(person("bob"), address("execution_change", history().pk))
+
+
+def test_what_people_did_has_their_decisions() -> None:
+    asked = approval(permission="auth.add_user")
+    other = approval(permission="auth.add_user")
+    ann, bob = user("ann", "auth.add_user"), user("bob")
+    decide(asked.pk, approved=False, actor=bob, reason="mine")
+    decide(asked.pk, approved=True, actor=ann, reason="I read <the> patch", via="admin")
+    decide(other.pk, approved=False, actor=ann, reason="elsewhere")
+    verbs.pause([asked.execution_id], actor="cid", reason="deploy")
+    text = html.unescape(text_of(person("eve"), address("execution_change", asked.execution_id)))
+    done = text[text.index("What people did") :]
+
+    assert f"ann: approve approval {asked.pk}, step approval#0, done 1: I read <the> patch" in done
+    assert f"bob: reject approval {asked.pk}, step approval#0, refused 1 (bob may not decide this" in done
+    assert (
+        done.index("cid: pause workflow execution") < done.index("ann: approve") < done.index("bob: reject")
+    )
+    assert "elsewhere" not in done
 
 
 def test_each_bar_has_words_and_no_style() -> None:

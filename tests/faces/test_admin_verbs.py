@@ -1,15 +1,19 @@
 """Retry and cancel from the pages: who may, how, and what it leaves behind."""
 
+import html
+import re
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.messages import get_messages
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from pgjobs.models import Job, OperatorAction
+from pgjobs.models import Job, OperatorAction, QueuePause
+from pgjobs.queue import pauses
 from tests.faces.conftest import ClientOf
+from tests.faces.pages import address, person, said, text_of
 from tests.faces.rows import make_job
 
 KINDS = ("anonymous", "outsider", "stranger", "viewer", "retrier", "canceller", "blind", "superuser")
@@ -25,10 +29,6 @@ def button(verb: str, pk: int) -> str:
 
 def status_of(job: Job) -> str:
     return Job.objects.values_list("status", flat=True).get(pk=job.pk)
-
-
-def said(response: Any) -> str:
-    return " | ".join(str(message) for message in get_messages(response.wsgi_request))
 
 
 def tick(client: Client, action: str, ids: list[Any], address: str = LIST, **more: str) -> Any:
@@ -172,3 +172,36 @@ def test_verb_and_log_are_one_commit(client_of: ClientOf, monkeypatch: pytest.Mo
     response = client.post(button("retry", job.pk))
     assert response.status_code == 500
     assert status_of(job) == "dead"
+
+
+def free_form(text: str) -> dict[str, Any]:
+    """What the form for any name carries: the pauses that the page shows."""
+    shown = re.findall(r'form="pgjobs-pause" name="shown" value="([^"]*)"', text)
+    return {"kind": "queue", "reason": "mine", "shown": list(map(html.unescape, shown))}
+
+
+@pytest.mark.django_db
+def test_a_pause_by_name_goes_by_the_pauses_that_the_page_showed() -> None:
+    name = "it's: a <queue>"
+    make_job(queue=name)
+    ann, page, verb = person("ann", "pause_queue"), address("queue_changelist"), address("queue_pause")
+    nothing_paused = free_form(text_of(ann, page))
+    pauses.pause(name, actor="bob", reason="his")
+
+    stale = ann.post(verb, {**nothing_paused, "name": name})
+    assert "Nothing was done: it was not paused when you looked; it is paused by bob since" in said(stale)
+    assert QueuePause.objects.get().reason == "his"
+
+    cache.clear()
+    seen = free_form(text_of(ann, page))
+    assert len(seen["shown"]) == 1
+    assert "pause changed" in said(ann.post(verb, {**seen, "name": name}))
+    assert "it was paused otherwise when you looked" in said(
+        ann.post(verb, {**seen, "name": name, "reason": "x"})
+    )
+    assert QueuePause.objects.get().reason == "mine"
+
+    pauses.resume(name, actor="bob")
+    assert "it is no longer" in said(ann.post(verb, {**seen, "name": name}))
+    assert not QueuePause.objects.exists()
+    assert "did you mean" in said(ann.post(verb, {**nothing_paused, "name": "it's: a <quue>"}))

@@ -70,6 +70,7 @@ def test_run_now() -> None:
 
 def test_options_of_a_retry() -> None:
     pk = in_status(JobStatus.DEAD)
+    pending(queue="slow")
     run(
         "pgjobs_retry",
         "--job",
@@ -88,6 +89,37 @@ def test_options_of_a_retry() -> None:
     assert Job.objects.filter(pk=pk, available_at__gt=Now() + timedelta(minutes=110)).exists()
     code, message = refused("pgjobs_retry", "--execution", 1, "--queue", "slow")
     assert code == WRONG and "--queue: for jobs only" in message
+
+
+def test_names_that_nothing_is_known_of(tmp_path: Path) -> None:
+    pk = in_status(JobStatus.DEAD)
+    pending(queue="billing")
+    payload = tmp_path / "payload.json"
+    payload.write_text("{}")
+    for words in (
+        ("pgjobs_retry", "--job", pk, "--queue", "biling"),
+        ("pgjobs_edit", pk, "--payload", payload, "--queue", "biling"),
+        ("pgjobs_bulk", "retry", "--queue", "biling"),
+        ("pgjobs_bulk", "retry", "--type", "tests.wrok", "--yes", "--reason", "x"),
+    ):
+        code, told = refused(*words)
+        assert code == WRONG and "Nothing is known of a" in told, words
+        assert "--queue" not in words or "did you mean 'billing'?" in told, words
+    assert columns(pk, "status") == "dead" and not BulkOperation.objects.exists()
+    assert "0 jobs match" in run("pgjobs_bulk", "retry", "--queue", "billing")
+
+    out = run("pgjobs_pause", "--queue", "biling", "billing", "--reason", "db")
+    doubted, sure = out.splitlines()
+    assert "paused, until it is resumed (Nothing is known of a queue 'biling'" in doubted
+    assert sure == "queue billing: paused, until it is resumed"
+    assert "paused are 'biling', 'billing'" in refused_output("pgjobs_resume", "--queue", "bilinq")
+
+
+def refused_output(*words: object) -> str:
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command(*map(str, words), stdout=out)
+    return out.getvalue()
 
 
 def test_for_programs() -> None:
@@ -188,6 +220,9 @@ def test_the_audit_by_filters() -> None:
     )
     assert run("pgjobs_audit", "--target", "queue:billing", "--since", "1h").count("\n") == 1
     assert run("pgjobs_audit", "--verb", "retry", "--target", "job:9") == ""
+    told = io.StringIO()
+    call_command("pgjobs_audit", "--verb", "retyr", stderr=told)
+    assert "Nothing is recorded with --verb retyr; did you mean --verb retry?" in told.getvalue()
     lines = run("pgjobs_audit", "--ndjson").splitlines()
     assert [json.loads(line)["verb"] for line in lines] == ["pause", "retry"]
     assert len(json.loads(run("pgjobs_audit", "--json", "--limit", 1))["actions"]) == 1

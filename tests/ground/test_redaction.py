@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pgjobs.codec import CUT, storable_text
 from pgjobs.exceptions import InvalidOption, MarkLeft
 from pgjobs.queue.registry import Handler, registry
 from pgjobs.redaction import (
@@ -196,3 +197,40 @@ def test_a_long_text_is_read_in_a_moment(unit: str) -> None:
     began = time.process_time()
     redacted_text(text)
     assert time.process_time() - began < 2
+
+
+SECRETS = {
+    "of the payload": ("{}", "zq7Kx0123456789abcdefXk7qz", True),
+    "of the payload, in lines": ("{}", "zq7Kx-erster\nand-second-0451\nXk7qz", True),
+    "after a key": ("token={}", "zq7Kx0123456789abcdefXk7qz", False),
+    "quoted": ('"password": "{}", more', "zq7Kx correct horse battery Xk7qz", False),
+    "in an address": ("postgres://ann:{}@db/shop", "zq7Kx0123456789abcdefXk7qz", False),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_that_the_limit_of_storage_cuts_is_hidden_wherever_the_cut_falls(name: str) -> None:
+    form, secret, named = SECRETS[name]
+    told, payload = form.format(secret), {"api_key": secret} if named else None
+    pieces = {secret[at : at + 5] for at in range(len(secret) - 4)}
+    seen_whole = 0
+    for before in range(len(told) + 12):
+        for text in (
+            "line\n" + "x" * (95 - before) + " " + told + "\n" + "y" * 300,  # its end is cut off
+            "x" * 300 + "\n" + told + " " + "y" * (95 - before) + "\nline",  # its beginning is
+        ):
+            stored = storable_text(text, 200)
+            assert CUT in stored
+            shown = redacted_text(stored, payload=payload)
+            assert not [piece for piece in pieces if piece in shown], (before, stored, shown)
+            seen_whole += secret in stored
+        at_the_end = redacted_text(("z" * 50 + " " + told)[: 52 + before], payload=payload)
+        assert not [piece for piece in pieces if piece in at_the_end], at_the_end
+    assert seen_whole
+
+
+def test_a_cut_hides_no_more_than_the_rest_of_its_line() -> None:
+    stored = storable_text("first line\n" + "x" * 300 + "\nlast line\nValueError: no", 100)
+    shown = redacted_text(stored)
+    assert shown.startswith("first line\n") and shown.endswith("\nlast line\nValueError: no")
+    assert redacted_text("cannot reach http://db:8080") == "cannot reach http://db:8080"

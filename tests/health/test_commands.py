@@ -20,6 +20,7 @@ from pgjobs.management.screen import clean, columns, fitted
 from tests.health.situations import job, minute, pause, run, worker
 from tests.support.environment import ROOT
 from tests.support.waiting import wait_until
+from tests.workflows.rows import approval
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +60,9 @@ def test_status_in_trouble_fits_a_screen() -> None:
     lines = text.splitlines()
     assert "PROBLEMS 2" in lines[0]
     assert lines[1].startswith(" 1 NO_WORKER  No live worker serves queue 'billing': 3 jobs due")
-    assert lines[2].startswith(" 2 PAUSED  Queue 'reports' is paused by ana")
+    assert lines[2] == "   try: manage.py runworkers --queues billing"
+    assert lines[3].startswith(" 2 PAUSED  Queue 'reports' is paused by ana")
+    assert lines[4] == "   try: manage.py pgjobs_resume --queue reports"
     assert re.search(r"^billing +3 +3 min 20 s +0/0 .* NO WORKER$", text, re.MULTILINE)
     assert re.search(r"^mail +1 +[345] s +1/4 .* 1  ok$", text, re.MULTILINE)
     assert "WORKERS 1 live 1 silent  versions v141x1  throughput " in text
@@ -72,6 +75,25 @@ def test_status_of_one_queue() -> None:
     assert code == 2 and "mail" not in text and "PROBLEMS 1" in text
     told = json.loads(call("pgjobs_status", "--queue", "billing", "--json")[1])
     assert [row["name"] for row in told["queues"]] == ["billing"] and len(told["problems"]) == 1
+
+
+def test_status_in_much_trouble_still_fits_a_screen() -> None:
+    for number in range(20):
+        job(queue=f"it's {number:02}", ago=500)
+    lines = call("pgjobs_status")[1].splitlines()
+    assert len(lines) <= 24 and "   and 34 more" in lines and "and 14 more queues" in lines
+    assert """   try: manage.py runworkers --queues 'it'"'"'s 00'""" in lines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("pgjobs_status",), ("pgjobs_status", "--json"), ("pgjobs_status", "--watch"), ("pgjobs_health",)],
+)
+def test_a_queue_that_is_not_there_is_no_good_news(command: tuple[str, ...]) -> None:
+    trouble()
+    with pytest.raises(CommandError, match=r"a queue 'mial'.*did you mean 'mail'") as refused:
+        call(*command, "--queue", "mial")
+    assert refused.value.returncode == 1
 
 
 def test_status_for_programs() -> None:
@@ -110,6 +132,7 @@ def test_health_is_a_probe() -> None:
     trouble()
     code, text = call("pgjobs_health")
     assert code == 2 and text.startswith("critical NO_WORKER since ") and "\nnote PAUSED since " in text
+    assert " Try: manage.py runworkers --queues billing\n" in text
     assert call("pgjobs_health", "--check", "LATE", "WEDGED")[0] == 0
     assert call("pgjobs_health", "--check", "PAUSED")[0] == 2
     assert call("pgjobs_health", "--queue", "mail")[0] == 0
@@ -135,6 +158,23 @@ def test_why_in_a_terminal() -> None:
     assert json.loads(call("pgjobs_why", str(pk), "--json")[1])["job"] == pk
     worker()
     assert call("pgjobs_why", str(pk))[0] == 0
+
+
+def test_why_of_an_execution_in_a_terminal() -> None:
+    worker()
+    asked = approval()
+    code, text = call("pgjobs_why", "--execution", str(asked.execution_id))
+    lines = text.splitlines()
+    assert code == 2 and lines[0].startswith(
+        f"execution {asked.execution_id} tests.flow [default] waiting since "
+    )
+    assert lines[1].startswith(" FAIL  It has waited 0 s in 'approval#0' for a decision on 'apply fix'")
+    assert lines[-1].startswith(f"try: manage.py pgjobs_approve {asked.pk}")
+    told = json.loads(call("pgjobs_why", "--execution", str(asked.execution_id), "--json")[1])
+    assert told["workflow"] == "tests.flow" and told["checks"][0]["kind"] == "approval"
+    for wrong in ((), ("1", "--execution", "2"), ("--execution", "4711")):
+        with pytest.raises(CommandError):
+            call("pgjobs_why", *wrong)
 
 
 def test_why_of_nothing_and_of_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from django.test import Client
 
 from pgjobs import endpoints
 from pgjobs.endpoints import Lately
+from pgjobs.queue.rollups import LIFETIME
 from tests.health.exposition import parsed
-from tests.health.situations import job, run, worker
+from tests.health.situations import execution, job, minute, pause, run, worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.health.urls")]
 
@@ -24,8 +25,8 @@ def _fresh() -> None:
     endpoints.metrics_texts.forget()
 
 
-def get(path: str, **headers: Any) -> Any:
-    return Client().get(f"/pgjobs/{path}", **headers)
+def get(path: str, query: dict[str, str] | None = None, **headers: Any) -> Any:
+    return Client().get(f"/pgjobs/{path}", query, **headers)
 
 
 @pytest.fixture
@@ -111,6 +112,37 @@ def test_health_has_one_monitor_per_concern(token: None) -> None:
     assert one.status_code == 503 and [p["queue"] for p in one.json()["problems"]] == ["mail"]
     wrong = get("health?check=NO_WORKERS", **TOKEN)
     assert wrong.status_code == 400 and "did you mean NO_WORKER?" in wrong.json()["why"]
+
+
+def test_a_monitor_of_a_queue_that_is_not_there_does_not_read_well(
+    token: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker("w-1", queues='["mail", "billing"]')
+    minute(60, queue="reports")
+    run("UPDATE pgjobs_minute SET minute = %s", LIFETIME)
+    execution("waiting", queue="flows")
+    for known in ("mail", "reports", "flows", "default"):  # named, ended, stored, declared
+        assert get("health", {"queue": known}, **TOKEN).status_code == 200, known
+
+    misspelt = get("health", {"queue": "biling"}, **TOKEN)
+    assert misspelt.status_code == 400 and misspelt.json()["status"] == "refused"
+    assert (
+        "a queue 'biling'" in misspelt.json()["why"] and "did you mean 'billing'?" in misspelt.json()["why"]
+    )
+    run("INSERT INTO pgjobs_minute (minute, queue, job_type) VALUES (%s, '', '')", LIFETIME)
+    for wrong in ("", "Mail", "x\x00y", "q" * 5_000):
+        assert get("health", {"queue": wrong}, **TOKEN).status_code == 400, wrong
+    assert "one queue a monitor" in get("health?queue=mail&queue=billing", **TOKEN).json()["why"]
+    pause("biling", ago=5)
+    endpoints.verdicts.forget()
+    assert get("health", {"queue": "biling"}, **TOKEN).json()["status"] == "problem"
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        raise OperationalError("canceling statement")
+
+    monkeypatch.setattr("pgjobs.health.examination.names.unknown", away)
+    unsure = get("health", {"queue": "mail"}, **TOKEN)
+    assert unsure.status_code == 503 and "canceling statement" in unsure.json()["unknown"]["queue"]
 
 
 def test_health_that_cannot_tell_is_not_well(token: None) -> None:

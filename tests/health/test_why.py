@@ -1,12 +1,15 @@
-"""Why a job is not running: for each reason the sentence, and that the first failing check is it."""
+"""Why a job or an execution does not go on: for each reason the sentence, and that the first failing check is it."""
 
 import pytest
 
+from pgjobs.health.answer import Why
 from pgjobs.health.why import why
+from pgjobs.health.why_execution import why_execution
 from pgjobs.queue.control import cancel
 from pgjobs.queue.models import Job
 from tests.health.situations import job, minute, pause, run, worker
 from tests.support.own_database import QUEUE, connection
+from tests.workflows import rows as flows
 
 pytestmark = pytest.mark.django_db
 
@@ -151,3 +154,114 @@ def test_a_job_in_the_archive() -> None:
     assert not Job.objects.filter(pk=pk).exists()
     found = why(pk)
     assert found is not None and "was archived" in found.checks[0].sentence
+
+
+def answer(pk: int) -> Why:
+    found = why_execution(pk)
+    assert found is not None
+    return found
+
+
+def stuck(pk: int, reason: str, cure: str, target: str = "") -> None:
+    """The first failing check, what helps, and where it leads."""
+    found = answer(pk)
+    assert found.reason is not None, found.checks
+    assert reason in found.reason.sentence
+    assert (cure in found.cure) if cure else not found.cure
+    assert found.reason.target == target
+
+
+def test_an_execution_that_is_paused_says_why_and_what_resumes_it() -> None:
+    worker()
+    made = flows.execution("paused", pause_reason="diverged at step 3: token=abc", input={"token": "abc"})
+    flows.step(made, 0)
+    stuck(
+        made.pk,
+        "paused: diverged at step 3: token=«redacted»",
+        f"pgjobs_resume --execution {made.pk}",
+        str(made.pk),
+    )
+    assert "latest recorded step is 'step0#1', call 0" in answer(made.pk).checks[0].sentence
+    told = answer(made.pk).as_dict()
+    assert (told["execution"], told["workflow"], told["status"]) == (made.pk, flows.NAME, "paused")
+
+
+def test_what_an_execution_waits_for() -> None:
+    worker()
+    asleep = flows.wait(flows.execution(), "sleep", due_in=7_260)
+    stuck(asleep.execution_id, "It sleeps in 'sleep#0' until", "")
+    assert "another 2 h" in answer(asleep.execution_id).reason.sentence  # type: ignore[union-attr]
+    again = flows.wait(flows.execution(), "sleep", step_id="charge#1~retry4", group="charge#1", due_in=60)
+    stuck(again.execution_id, "Attempt 4 of 'charge#1' failed; it waits for the next until", "")
+    asked = flows.approval(permission="auth.add_user", groups=["ops"], due_in=60)
+    stuck(
+        asked.execution_id,
+        "for a decision on 'apply fix', by permission auth.add_user, group ops; undecided it is rejected in 5",
+        f"pgjobs_approve {asked.pk} --approve",
+        str(asked.pk),
+    )
+    job_awaited = flows.job("running")
+    by_job = flows.wait(flows.execution(), "job", target_id=job_awaited.pk)
+    stuck(
+        by_job.execution_id,
+        f"for job {job_awaited.pk} (jobsapp.ok, running)",
+        f"pgjobs_why {job_awaited.pk}",
+        str(job_awaited.pk),
+    )
+    by_child = flows.wait(flows.execution(), "child", target_id=asleep.execution_id)
+    stuck(
+        by_child.execution_id,
+        f"for child {asleep.execution_id} (tests.flow, waiting)",
+        f"pgjobs_why --execution {asleep.execution_id}",
+        str(asleep.execution_id),
+    )
+
+
+def test_a_gather_is_told_as_a_whole_and_leads_to_what_does_not_run() -> None:
+    made = flows.execution()
+    jobs = [flows.job("running"), flows.job(), flows.job()]
+    flows.gather(made, [each.pk for each in jobs])
+    stuck(
+        made.pk, "in 'gather#1' for 3 jobs: 2 pending, 1 running", f"pgjobs_why {jobs[1].pk}", str(jobs[1].pk)
+    )
+
+
+def test_a_signal_under_a_misspelt_name_is_found_in_the_mailbox() -> None:
+    made = flows.wait(flows.execution(), "signal", name="paid").execution
+    stuck(made.pk, "the signal 'paid'", "execution.signal", "paid")
+    assert any(check.sentence == "its mailbox is empty" for check in answer(made.pk).checks)
+    made.messages.create(name="piad")
+    assert any("taken by no wait: 'piad' ×1" in check.sentence for check in answer(made.pk).checks)
+
+
+def test_a_wait_that_nobody_wakes() -> None:
+    made = flows.wait(flows.execution(queue="flows"), "sleep", due_in=-100).execution
+    stuck(made.pk, "was due 1 min 40 s ago, and no worker has looked", "runworkers --queues flows")
+    assert any("No live worker serves 'flows'" in check.sentence for check in answer(made.pk).checks)
+    stuck(flows.execution().pk, "nothing that it waits for is open", "runworkers", "default")
+
+
+def test_an_execution_that_could_go_on() -> None:
+    made = flows.execution("enqueued")
+    stuck(made.pk, "No live worker serves 'default'", "runworkers --queues default", "default")
+    assert answer(flows.execution("enqueued", queue="it's").pk).cure.endswith("""--queues 'it'"'"'s'""")
+    worker(handlers='["other.flow"]')
+    stuck(made.pk, "knows 'tests.flow'", "deploy", "tests.flow")
+    worker("w-2", handlers='["tests.flow"]')
+    found = answer(made.pk)
+    assert found.reason is None and "It can go on now" in found.checks[-1].sentence
+    pause("tests.flow", kind="type", ago=5)
+    stuck(made.pk, "Type 'tests.flow' is paused by ana", "pgjobs_resume --type tests.flow", "tests.flow")
+
+
+def test_an_execution_that_runs_has_ended_or_is_gone() -> None:
+    worker("host.1.abc")
+    made = flows.execution("running")
+    assert any("It runs on host.1.abc" in check.sentence for check in answer(made.pk).checks)
+    run("UPDATE pgjobs_execution SET lease_expires_at = now() - interval '90 s'")
+    stuck(made.pk, "Its lease lapsed 1 min 30 s ago", "manage.py runreaper")
+    ended = flows.execution("failed", last_error="ValueError: no", note="x")
+    sentences = [check.sentence for check in answer(ended.pk).checks]
+    assert "ValueError: no" in sentences and any("pgjobs_fork" in told for told in sentences)
+    assert answer(ended.pk).reason is None
+    assert why_execution(2**62) is None

@@ -223,6 +223,13 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no execution 4711" in capsys.readouterr().out
     with pytest.raises(CommandError, match="--reason"):
         call_command("pgjobs_fork", str(made.pk))
+    words = ("--from", "0", "--reason", "new code", "--cancel-source")
+    with pytest.raises(CommandError):
+        call_command("pgjobs_fork", str(made.pk), *words)
+    assert "cannot be cancelled: it is failed; only" in capsys.readouterr().out
+    assert Execution.objects.count() == 3
+    call_command("pgjobs_fork", str(new.pk), *words)
+    assert status(new) == "cancelled" and Execution.objects.count() == 4
 
 
 # --- marks of an approval

@@ -75,6 +75,8 @@ def test_only_what_was_named_is_checked_and_no_more_than_the_limit(mixed: dict[s
     assert "Replayed 1 unfinished executions: nothing found." in run("--workflow", "tests.fine")[0]
     assert "Replayed 2 unfinished" in run("--workflow", "tests.fine", "--workflow", NAME)[0]
     assert "Replayed 1 unfinished executions: 1 diverged." in run("--limit", "1")[0]
+    assert "called 'tests.fien'" in run("--workflow", "tests.fine", "--workflow", "tests.fien")[1]
+    assert "1 unknown" in run("--workflow", "left.behind")[0]
 
 
 @pytest.mark.parametrize(

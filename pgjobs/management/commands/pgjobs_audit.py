@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from typing import Any
 
@@ -11,7 +12,9 @@ from django.db.models.functions import Now
 
 from pgjobs.conf import get_settings
 from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
+from pgjobs.management.screen import harmless
 from pgjobs.queue.models import OperatorAction
+from pgjobs.queue.rights import RIGHTS
 
 MOST = 100_000
 """Rows of one export."""
@@ -48,6 +51,8 @@ class Command(OperatorCommand):
         else:
             for action in found:
                 self.say(_line(action))
+            if not found:
+                self.stderr.write(harmless(_nothing(options)))
 
 
 def _found(options: dict[str, Any]) -> QuerySet[OperatorAction]:
@@ -70,6 +75,20 @@ def _found(options: dict[str, Any]) -> QuerySet[OperatorAction]:
             named = kind in ("queue", "type") or not name.isdecimal()
             found = found.filter(target_ids__contains=[name if named else int(name)])
     return found
+
+
+def _nothing(options: dict[str, Any]) -> str:
+    """That nothing was found, with the verb that may have been meant."""
+    given = ", ".join(
+        f"--{name} {options[name]}" for name in ("actor", "verb", "target", "since") if options[name]
+    )
+    verbs = sorted({each.verb for each in RIGHTS})
+    if options["verb"] is None or options["verb"] in verbs:
+        return f"Nothing is recorded{f' with {given}' if given else ''}."
+    near = difflib.get_close_matches(options["verb"], verbs, n=1)
+    return f"Nothing is recorded with {given}; " + (
+        f"did you mean --verb {near[0]}?" if near else f"verbs are {', '.join(verbs)}."
+    )
 
 
 def _as_dict(action: OperatorAction) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pgjobs.management.operators import (
     OperatorParser,
     actor,
     add_actor,
+    check_name,
     duration,
     exit_by,
 )
@@ -116,6 +117,9 @@ class Command(OperatorCommand):
 
     def _begin(self, verb: str, options: dict[str, Any]) -> None:
         seen = control.preview({name: options.get(name) for name in KEYS}, verb)
+        if not seen.count:
+            check_name("--queue", "queue", options["queue"])
+            check_name("--type", "type", options["job_type"])
         if not options["yes"]:
             self._preview(seen, options)
             return

@@ -7,8 +7,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from pgjobs.conf import get_settings
+from pgjobs.workflows.models import Execution
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.replay_check import PROBLEMS, Finding, check
+from pgjobs.workflows.states import TERMINAL
 
 
 class Command(BaseCommand):
@@ -42,6 +45,10 @@ class Command(BaseCommand):
             raise CommandError(f"--limit is {limit}; give 1 or more, or leave it out to check all.")
         if not options["seconds"] > 0:
             raise CommandError(f"--seconds is {options['seconds']:g}; give a positive number.")
+        for name in workflow or []:
+            if name not in workflows.names() and not _unfinished(name):
+                known = ", ".join(workflows.names()) or "none"
+                raise CommandError(f"No workflow or unfinished execution is called {name!r}. Here: {known}.")
         as_json = options["json"]
         report = check(
             names=workflow,
@@ -49,12 +56,6 @@ class Command(BaseCommand):
             seconds=options["seconds"],
             found=(lambda finding: None) if as_json else self._print,
         )
-        misspelt = [name for name in workflow or [] if name not in workflows.names()]
-        if misspelt and not report.checked:
-            known = ", ".join(workflows.names()) or "none"
-            raise CommandError(
-                f"No workflow or unfinished execution is called {misspelt[0]!r}. Here: {known}."
-            )
         counts = {problem: count for problem, count in report.counts().items() if count}
         if as_json:
             self.stdout.write(json.dumps(report.as_dict(), indent=2))
@@ -73,3 +74,8 @@ class Command(BaseCommand):
             f"execution {finding.execution} ({finding.workflow}, {finding.status}): "
             f"{finding.problem}{at}: {finding.detail}"
         )
+
+
+def _unfinished(name: str) -> bool:
+    found = Execution._base_manager.using(get_settings().database).exclude(status__in=sorted(TERMINAL))
+    return "\x00" not in name and found.filter(workflow_name=name).exists()

@@ -9,7 +9,16 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from pgjobs.management.operators import WRONG, OperatorCommand, actor, add_actor, duration, exit_by
+from pgjobs.management.operators import (
+    BEFOREHAND,
+    WRONG,
+    OperatorCommand,
+    actor,
+    add_actor,
+    check_name,
+    duration,
+    exit_by,
+)
 from pgjobs.management.verbs import as_dict
 from pgjobs.queue.editing import edit_copy
 
@@ -38,6 +47,7 @@ class Command(OperatorCommand):
 
     def act(self, **options: Any) -> None:
         """Copy it, or say why not."""
+        check_name("--queue", "queue", options["queue"], BEFOREHAND)
         outcome = edit_copy(
             options["id"],
             _read(options["payload"]),

@@ -12,7 +12,7 @@ from pgjobs.workflows.verbs import fork
 
 
 class Command(OperatorCommand):
-    """Share the history up to a call and go on from there, on the present code. The old execution stays as it is."""
+    """Share the history up to a call and go on from there, on the present code."""
 
     help = "Start a new execution that shares another's history up to a call, and runs the rest anew."
 
@@ -26,6 +26,11 @@ class Command(OperatorCommand):
             help="step id (charge#1), a name that is there once, or a call's number from 0; by default the call "
             "with which it failed",
         )
+        parser.add_argument(
+            "--cancel-source",
+            action="store_true",
+            help="cancel each in the same commit; one that cannot be cancelled is not forked",
+        )
         add_actor(parser, reason_required=True)
 
     def act(self, **options: Any) -> None:
@@ -35,6 +40,7 @@ class Command(OperatorCommand):
             from_step=options["from_step"],
             actor=actor(options["user"]),
             reason=options["reason"],
+            cancel_source=options["cancel_source"],
         )
         if options["json"]:
             self.print_json({"outcomes": [as_dict("execution", outcome) for outcome in outcomes]})

@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from pgjobs.health.examination import examine
+from pgjobs.exceptions import UnknownName
+from pgjobs.health.examination import examine, narrowed
 from pgjobs.health.verdict import CODES
 from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, clean
 
@@ -33,13 +34,17 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Look, print, and end with the exit code."""
-        verdict = examine().only(options["check"], options["queue"])
+        try:
+            verdict = narrowed(examine(), options["check"], options["queue"])
+        except UnknownName as error:
+            raise CommandError(f"--queue: {clean(error)}") from error
         if options["json"]:
             self.stdout.write(json.dumps(verdict.as_dict(), ensure_ascii=False))
         else:
             for problem in verdict.problems:
                 since = f" since {problem.since:%Y-%m-%d %H:%M:%S}" if problem.since else ""
-                self.stdout.write(f"{problem.severity.value} {problem.code}{since}: {clean(problem.why)}")
+                told = f"{clean(problem.why)} Try: {clean(problem.cure)}"
+                self.stdout.write(f"{problem.severity.value} {problem.code}{since}: {told}")
             for rule, why in verdict.unknown.items():
                 self.stdout.write(f"unknown {rule}: {clean(why)}")
             if verdict.state == "ok":

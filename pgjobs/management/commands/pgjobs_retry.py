@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from pgjobs.management.operators import WRONG, duration
+from pgjobs.management.operators import BEFOREHAND, WRONG, check_name, duration
 from pgjobs.management.verbs import VerbCommand
 from pgjobs.queue import control as jobs
 from pgjobs.workflows import control as executions
@@ -41,4 +41,5 @@ class Command(VerbCommand):
             raise CommandError(
                 f"{names}: for jobs only. Retry the executions in a call of its own.", returncode=WRONG
             )
+        check_name("--queue", "queue", options["queue"], BEFOREHAND)
         return given

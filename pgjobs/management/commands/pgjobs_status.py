@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from pgjobs.exceptions import UnknownName
+from pgjobs.health.examination import narrowed
 from pgjobs.health.overview import Overview, overview
-from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, fitted, style_for, watch
+from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, clean, fitted, style_for, watch
 from pgjobs.management.status import lines
 
 EXIT = {"ok": FINE, "problem": PROBLEM, "unknown": CANNOT_TELL}
@@ -37,25 +40,25 @@ class Command(BaseCommand):
         seconds = options["watch"]
         if seconds is not None and not 0.1 <= seconds <= 86_400:
             raise CommandError(f"--watch {seconds:g} is out of range; give 0.1 to 86400 seconds.")
+        look = self._look(options["queue"])
         if seconds is not None:
-            watch(lambda: self._lines(overview(), options), seconds, self.stdout)
-        look = overview()
+            watch(lambda: self._lines(self._look(options["queue"]), options), seconds, self.stdout)
         for line in self._lines(look, options):
             self.stdout.write(line)
-        verdict = look.verdict if options["queue"] is None else look.verdict.only((), options["queue"])
-        if code := EXIT[verdict.state]:
+        if code := EXIT[look.verdict.state]:
             sys.exit(code)
 
+    def _look(self, queue: str | None) -> Overview:
+        look = overview()
+        try:
+            verdict = narrowed(look.verdict, (), queue)
+        except UnknownName as error:
+            raise CommandError(f"--queue: {clean(error)}") from error
+        rows = look.queues if queue is None else look.queues and [r for r in look.queues if r.name == queue]
+        return replace(look, verdict=verdict, queues=rows)
+
     def _lines(self, look: Overview, options: dict[str, Any]) -> list[str]:
-        queue = options["queue"]
         if options["json"]:
-            return [json.dumps(_chosen(look, queue), ensure_ascii=False)]
+            return [json.dumps(look.as_dict(), ensure_ascii=False)]
+        queue = options["queue"]
         return [fitted(line, self.stdout) for line in lines(look, queue=queue, style=style_for(self))]
-
-
-def _chosen(look: Overview, queue: str | None) -> dict[str, Any]:
-    told = look.as_dict()
-    if queue is not None:
-        told |= look.verdict.only((), queue).as_dict()
-        told["queues"] = told["queues"] and [row for row in told["queues"] if row["name"] == queue]
-    return told

@@ -12,6 +12,8 @@ from django.db import Error
 from pgjobs import connections
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
+from pgjobs.management.screen import harmless
+from pgjobs.queue.names import unknown
 from pgjobs.worker.kinds import known_kinds
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.probes import Probes
@@ -77,6 +79,7 @@ class Command(BaseCommand):
                 "a jobs.py, or @workflow in a workflows.py, of an app in INSTALLED_APPS."
             )
         _check_tables(get_settings().database)
+        self._doubt(queues)
         probes = Probes(options["health_port"], options["health_host"], options["health_file"])
         try:
             probes.open()
@@ -89,6 +92,15 @@ class Command(BaseCommand):
         code = Supervisor(worker_options, probes).run()
         if code:
             sys.exit(code)
+
+    def _doubt(self, queues: tuple[str, ...]) -> None:
+        """Queues that are new are served all the same: their jobs may come later."""
+        try:
+            doubts = [told for name in queues if (told := unknown("queue", name))]
+        except Error:
+            return
+        for told in doubts:
+            self.stderr.write(f"{harmless(told)} It is served all the same.")
 
 
 _MISSING = """
