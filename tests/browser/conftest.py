@@ -15,6 +15,7 @@ from django.db.backends.signals import connection_created
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
+from tests.browser import scene as scenes
 from tests.browser.chromium import Chromium, program
 from tests.browser.tab import Tab
 
@@ -96,6 +97,12 @@ def tab_of(transactional_db: None, web: str, tabs: Callable[..., Tab]) -> TabOf:
         return tabs(web, cookies_of(person(name, may), web), **options)
 
     return tab_of
+
+
+@pytest.fixture
+def scene(transactional_db: None) -> scenes.Scene:
+    """Something of everything in the tables."""
+    return scenes.set_up()
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""Jobs in the browser: a killed worker, a stale tab, a viewer who may only look, hostile text."""
+"""Jobs in the browser: a killed worker, a stale tab, hostile text."""
 
 import os
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db.models.functions import Now
@@ -80,37 +79,6 @@ def test_a_stale_tab_does_nothing_and_says_what_happened(
     assert Effect.objects.filter(key="once:start").count() == 1
     done = OperatorAction.objects.filter(verb="retry").order_by("pk").values_list("actor", "done", "refused")
     assert list(done) == [("ann", 1, 0), ("ben", 0, 1)]
-
-
-def test_a_viewer_sees_no_buttons_and_is_refused(tab_of: TabOf) -> None:
-    """Scenario 10: what the page does not offer is refused when it is sent all the same, and is recorded."""
-    job = make_job("dead")
-    tab = tab_of("viewer")
-    tab.expect_complaint("status of 403")
-    tab.open(page_of(job))
-    for name in ("Retry", "Cancel", "Release", "Discard", "Reveal redacted"):
-        assert tab.get_by_role("button", name=re.compile(name)).count() == 0
-        assert tab.get_by_role("link", name=re.compile(f"^{name}")).count() == 0
-
-    for verb in ("retry", "cancel", "release", "discard"):
-        assert post(tab, f"{page_of(job)}../{verb}/", {"expected": "dead:1"}) == 403
-    assert Job.objects.get(pk=job.pk).status == "dead"
-    refused = OperatorAction.objects.filter(actor="viewer", refused=1).values_list("verb", flat=True)
-    assert sorted(refused) == ["cancel", "discard", "release", "retry"]
-
-
-def post(tab: Any, path: str, values: dict[str, str]) -> int:
-    """Sends a form with the session and the token of the tab; the status code of the answer."""
-    return int(
-        tab.evaluate(
-            """async ([path, values]) => {
-                const token = document.querySelector("[name=csrfmiddlewaretoken]").value;
-                const body = new URLSearchParams({ ...values, csrfmiddlewaretoken: token });
-                return (await fetch(path, { method: "POST", body, redirect: "manual" })).status;
-            }""",
-            [path, values],
-        )
-    )
 
 
 def test_hostile_text_is_shown_and_never_runs(tab_of: TabOf) -> None:

@@ -42,20 +42,6 @@ def test_a_queue_that_nobody_serves_until_somebody_does(tab_of: TabOf, spawn_wor
     expect(other.locator('[data-pgjobs-region="head"]')).to_contain_text("succeeded")
 
 
-def test_a_worker_that_beats_but_does_not_claim_is_called_wedged(tab_of: TabOf) -> None:
-    """Scenario 3, its pages: nowhere does it say that all is well."""
-    worker = make_worker(
-        heartbeat_at=Now() + timedelta(seconds=15), last_poll_at=Now() - timedelta(minutes=6)
-    )
-    make_job(available_at=Now() - timedelta(minutes=6))
-    tab = tab_of("viewer")
-    tab.open(listed("overview"))
-    expect(tab.locator(VERDICT)).to_contain_text("WEDGED")
-    expect(tab.locator(VERDICT)).not_to_contain_text("Nothing is stuck")
-    tab.open(listed("worker"))
-    expect(tab.get_by_role("row", name=re.compile(re.escape(worker.name)))).to_contain_text("wedged")
-
-
 @pytest.mark.workers
 def test_a_pause_with_its_end(tab_of: TabOf, spawn_workers: Spawner) -> None:
     """Scenario 11: who, why and until when, in a second session; nothing starts until it ends by itself."""
