@@ -142,3 +142,15 @@ def cookies_of(user: User, address: str) -> list[dict[str, str]]:
     client.force_login(user)
     value = client.cookies[django_settings.SESSION_COOKIE_NAME].value
     return [{"name": django_settings.SESSION_COOKIE_NAME, "value": value, "url": address}]
+
+
+def ticks(tab: Tab, count: int) -> None:
+    """Waits until the page has asked so many times more."""
+    goal = asked(tab) + count
+    while asked(tab) < goal:
+        tab.wait_for_timeout(100)
+
+
+def asked(tab: Tab) -> int:
+    """How often the page has asked for itself anew."""
+    return sum("fragment=1" in address for address in tab.requests)

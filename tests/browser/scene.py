@@ -38,13 +38,20 @@ class Scene:
     worker: Worker | None = None
 
     @property
-    def pages(self) -> list[str]:
-        """Addresses of lists, and of each row."""
-        names = [model._meta.model_name for model in admin.site._registry if model._meta.app_label == "pgjobs"]
+    def lists(self) -> list[str]:
+        """Addresses of the pages of whole models."""
+        names = [
+            model._meta.model_name for model in admin.site._registry if model._meta.app_label == "pgjobs"
+        ]
         assert len(names) >= 12
+        return [listed(str(name)) for name in names]
+
+    @property
+    def pages(self) -> list[str]:
+        """These, and the pages of all rows."""
         rows = [*self.jobs.values(), self.worker, *self.flows.values(), *self.asked, *self.bulks.values()]
         named = [page_of("default", "queue"), page_of(FINGERPRINT, "errorgroup")]
-        return [*map(listed, names), *map(page_of, rows), *named]
+        return [*self.lists, *map(page_of, rows), *named]
 
     @property
     def forms(self) -> list[str]:
@@ -61,8 +68,9 @@ class Scene:
 
 
 def set_up() -> Scene:
-    """Committed rows: jobs, workflows, an approval, pauses and bulk operations."""
-    scene = Scene(worker=make_worker(rss_bytes=210_000_000, code_version="v141"))
+    """Committed rows: jobs, workflows, an approval, pauses and bulk operations; a queue that nobody serves."""
+    served = ["default", "aside"]
+    scene = Scene(worker=make_worker(rss_bytes=210_000_000, code_version="v141", queues=served))
     failed = {"errors": [_FAILED], "last_error": _FAILED["message"], "fingerprint": FINGERPRINT}
     failed |= {"error_class": "ChargeDeclined", "job_type": "jobsapp.echo"}
     scene.jobs = {
@@ -74,7 +82,7 @@ def set_up() -> Scene:
     }
     scene.flows = {name: execution(name) for name in ("waiting", "failed", "paused")}
     step(scene.flows["waiting"], 0)
-    scene.asked = [approval(scene.flows["waiting"], context={"sum": "1,204,331.10"})]
+    scene.asked = [approval(scene.flows["waiting"], due_in=3600, context={"sum": "1,204,331.10"})]
     for kind, name in ((pauses.QUEUE, "reports"), (pauses.TYPE, "jobsapp.slow")):
         pauses.pause(name, kind=kind, actor="ben", reason="database migration")
     for state in ("previewed", "running", "waiting", "paused"):

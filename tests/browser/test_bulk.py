@@ -63,7 +63,9 @@ def test_a_canary_then_all_the_rest_over_a_killed_worker(tab_of: TabOf, spawn_wo
         workers.wait_ready(1)
     expect(tab.locator(HEAD)).to_contain_text("waiting for release")
     wait_until(lambda: Effect.objects.count() == 5)
-    assert Job.objects.filter(status="dead").count() == 307, "nothing comes after the canary until it is released"
+    assert Job.objects.filter(status="dead").count() == 307, (
+        "nothing comes after the canary until it is released"
+    )
 
     tab.get_by_role("button", name="Release").click()
     wait_until(lambda: Effect.objects.count() > 40, 30)

@@ -22,7 +22,7 @@ READ = """(paths) => Promise.all(paths.map(async (path) => {
       if (!each.value) each.value = each.type === "number" ? "1" : "asked for";
     const choice = form.querySelector("select[name=kind], select[name=action]");
     const values = choice ? [...choice.options].map((each) => each.value).filter(Boolean) : [""];
-    const buttons = [...form.querySelectorAll("button[type=submit], input[type=submit]")].filter((each) => !each.disabled);
+    const buttons = [...form.querySelectorAll("button[type=submit]:enabled, input[type=submit]:enabled")];
     return values.flatMap((value) => {
       if (choice) choice.value = value;
       return buttons.map((each) => [
@@ -70,7 +70,9 @@ def test_a_viewer_sees_no_buttons_and_every_post_is_refused(scene: Scene, tab_of
     assert standing() == before
     told = OperatorAction.objects.filter(actor="viewer", via="admin", done=0, refused__gte=1)
     assert len(told) == len(captured)
-    verbs = {(each.target, each.verb) for each in RIGHTS} - {("job", "edit_copy")}  # refused as the retry it is
+    verbs = {(each.target, each.verb) for each in RIGHTS} - {
+        ("job", "edit_copy")
+    }  # refused as the retry it is
     assert {(each.target_kind, each.verb) for each in told} == verbs
 
 

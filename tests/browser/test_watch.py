@@ -1,21 +1,19 @@
 """Pages that are left open: a queue that nobody serves, a wedged worker, a pause, and a database that goes away."""
 
 import re
-import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db.models.functions import Now
 
 from pgjobs.models import Job, QueuePause
 from tests.browser.chromium import expect
-from tests.browser.conftest import TabOf, cookies_of, person
+from tests.browser.conftest import TabOf, cookies_of, person, ticks
 from tests.browser.places import listed, page_of
 from tests.browser.tab import Tab
 from tests.conftest import OwnServer
-from tests.faces.rows import make_job, make_worker
+from tests.faces.rows import make_job
 from tests.jobsapp import jobs
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
@@ -131,39 +129,3 @@ def test_a_list_says_what_is_newer_and_does_not_move(tab_of: TabOf) -> None:
     tab.open(f"{listed('job')}?status=ready")
     expect(tab.locator('[data-pgjobs-region="newer"]')).to_have_count(0)
     assert old.pk < newest.pk
-
-
-def ticks(tab: Any, count: int) -> None:
-    """Waits until the page has asked so many times more."""
-    goal = asked(tab) + count
-    while asked(tab) < goal:
-        tab.wait_for_timeout(100)
-
-
-def asked(tab: Any) -> int:
-    return sum("fragment=1" in address for address in tab.requests)
-
-
-def test_many_tabs_cost_no_more_than_one(tab_of: TabOf, statements: list[str]) -> None:
-    """Scenario 1, its last part: what a page shows is read once in two seconds, however many look at it."""
-    make_job()
-    first = tab_of("viewer")
-    first.open(listed("overview"))
-    once = reads(statements)
-    assert once
-    open_tabs = [first, tab_of("viewer"), tab_of("viewer")]
-    for tab in open_tabs:
-        tab.open(listed("overview"))
-    statements.clear()
-    began, before = time.monotonic(), sum(map(asked, open_tabs))
-    for tab in open_tabs:
-        ticks(tab, 5)
-    seconds, requests = time.monotonic() - began, sum(map(asked, open_tabs)) - before
-
-    assert requests >= 15
-    assert once <= reads(statements) <= once * (seconds / 2 + 2), (once, len(statements), seconds, requests)
-
-
-def reads(statements: list[str]) -> int:
-    """How many of them read the tables of the queue."""
-    return sum(sql.lstrip().startswith(("SELECT", "WITH")) and "FROM pgjobs_" in sql for sql in statements)

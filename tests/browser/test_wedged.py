@@ -80,7 +80,9 @@ def told(tab: Any, name: str) -> None:
     verdict = tab.locator('[data-pgjobs-region="verdict"]')
     stalled = verdict.get_by_role("listitem").filter(has_text="STALLED")
     expect(stalled).to_contain_text(re.compile(r"claim loops of its workers do not turn.*since.*\(7 min"))
-    expect(verdict).to_contain_text(re.compile(rf"WEDGED.*{name}.*its heart beat .* ago, but its claim loop last"))
+    expect(verdict).to_contain_text(
+        re.compile(rf"WEDGED.*{name}.*its heart beat .* ago, but its claim loop last")
+    )
     row = re.compile(rf"wedged.*{name}", re.DOTALL)
     pages = {
         listed("overview"): "STALLED",
