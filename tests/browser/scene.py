@@ -47,6 +47,13 @@ class Scene:
         return [listed(str(name)) for name in names]
 
     @property
+    def kinds(self) -> list[str]:
+        """A page of each kind of row."""
+        rows = [self.jobs["dead"], self.jobs["ready"], self.worker, self.flows["waiting"], self.asked[0]]
+        rows += [self.bulks["running"]]
+        return [*map(page_of, rows), page_of("default", "queue"), page_of(FINGERPRINT, "errorgroup")]
+
+    @property
     def pages(self) -> list[str]:
         """These, and the pages of all rows."""
         rows = [*self.jobs.values(), self.worker, *self.flows.values(), *self.asked, *self.bulks.values()]

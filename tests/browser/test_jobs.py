@@ -42,7 +42,7 @@ def test_a_killed_worker_is_seen_and_its_job_goes_on_elsewhere(
     lost = spawn_workers(concurrency=1)
     alone = held("long")
     other = spawn_workers(
-        "--no-reaper", concurrency=2, env={"PGJOBS_OVERRIDES": '{"CRASH_DELAY_SECONDS": 0.1}'}
+        "--no-reaper", concurrency=3, env={"PGJOBS_OVERRIDES": '{"CRASH_DELAY_SECONDS": 0.1}'}
     )
     others = [held("first"), held("second")]
     [name] = lost.names

@@ -12,7 +12,7 @@ from pgjobs.admin import window
 from tests.browser.chromium import expect
 from tests.browser.conftest import TabOf, asked, ticks
 from tests.browser.places import listed, page_of
-from tests.browser.scene import FINGERPRINT, Scene
+from tests.browser.scene import Scene
 from tests.faces.rows import seed, unseed
 from tests.faces.test_admin_bounds import _NO_WORK, BUDGETS
 
@@ -36,12 +36,10 @@ def addresses(scene: Scene) -> list[str]:
     """All lists, a page of each kind of row, each state's tab, a far page, and the further tabs."""
     job = listed("job")
     states = ("ready", "running", "scheduled", "dead", "failed", "cancelled", "succeeded")
-    rows = [scene.jobs["dead"], scene.worker, scene.flows["waiting"], scene.asked[0], scene.bulks["running"]]
     return [
         *scene.lists,
-        *map(page_of, rows),
+        *scene.kinds,
         page_of("queue-3", "queue"),
-        page_of(FINGERPRINT, "errorgroup"),
         *(f"{job}?status={state}" for state in states),
         f"{job}?p=100",
         f"{job}?before_id=15000",

@@ -18,8 +18,7 @@ Step = tuple[str, ...]
 def test_every_page_is_whole(scene: Scene, tab_of: TabOf) -> None:
     """Scenario 14: nothing is offered that would need a script, and there is a way to every other page."""
     tab = tab_of("viewer", java_script_enabled=False)
-    rows = [scene.jobs["dead"], scene.worker, scene.flows["waiting"], scene.asked[0], scene.bulks["running"]]
-    for path in [*scene.lists, *map(page_of, rows)]:
+    for path in [*scene.lists, *scene.kinds]:
         tab.open(path)
         expect(tab.get_by_role("heading", level=1)).to_be_visible()
         assert tab.locator(".pgjobs-copy:visible, [data-pgjobs-pause]:visible").count() == 0, path
