@@ -15,8 +15,15 @@ from pgjobs.admin.ages import in_words, seconds_in_words
 from pgjobs.health.queues import QueueRow
 from pgjobs.queue.stats import COUNT_LIMIT
 
-_SHOWN_AS = {"ok": "live", "late": "late", "paused": "paused", "stalled": "stalled", "no worker": "silent"}
-_BAD = {"stalled", "no worker"}
+_SHOWN_AS = {
+    "ok": "live",
+    "late": "late",
+    "paused": "paused",
+    "wedged": "wedged",
+    "stalled": "stalled",
+    "no worker": "silent",
+}
+_BAD = {"wedged", "stalled", "no worker"}
 
 
 def address(site: Any, name: str) -> str:

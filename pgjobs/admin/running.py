@@ -18,6 +18,7 @@ from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
 from pgjobs.admin.verbs import expected
 from pgjobs.conf import get_settings
+from pgjobs.health.workers import SILENT
 from pgjobs.queue import rollups, stats
 from pgjobs.queue.models import Minute, Worker
 from pgjobs.queue.proxies import RunningJob
@@ -62,7 +63,10 @@ class RunningJobAdmin(ListPage, LedToJobAdmin):
             jobs = [job for job in jobs if job.lease_expires_at < job.clock]
         names = {job.lease_owner for job in jobs}
         workers = Worker._base_manager.using(get_settings().database).filter(name__in=names)
-        beats = dict(workers.values_list("name", "heartbeat_at"))
+        beats = {
+            name: (at, SILENT * (seconds or get_settings().heartbeat_seconds))
+            for name, at, seconds in workers.values_list("name", "heartbeat_at", "heartbeat_seconds")
+        }
         usual = _usual({job.job_type for job in jobs})
         lapsed = sum(job.lease_expires_at < job.clock for job in jobs)
         return {
@@ -72,10 +76,10 @@ class RunningJobAdmin(ListPage, LedToJobAdmin):
             "lapsed": lapsed,
         }
 
-    def _row(self, job: Any, beats: dict[str, Any], usual: float | None) -> dict[str, Any]:
+    def _row(self, job: Any, beats: dict[str, tuple[Any, float]], usual: float | None) -> dict[str, Any]:
         left: timedelta = job.lease_expires_at - job.clock
-        beat = beats.get(job.lease_owner)
-        silent = beat is not None and (job.clock - beat).total_seconds() > stats.silence_seconds()
+        beat, patience = beats.get(job.lease_owner, (None, 0.0))
+        silent = beat is not None and (job.clock - beat).total_seconds() > patience
         share = left.total_seconds() / get_settings().lease_seconds
         lapsed = left < timedelta()
         site = self.admin_site.name

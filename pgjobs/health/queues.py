@@ -17,6 +17,7 @@ from pgjobs.queue.pauses import QUEUE
 from pgjobs.queue.stats import COUNT_LIMIT
 
 _STATES = {"NO_WORKER": "no worker", "STALLED": "stalled", "PAUSED": "paused", "LATE": "late"}
+_WEDGED = "wedged"  # no problem of the queue's yet: nothing has waited for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class QueueRow:
     """Of the attempts of the last minutes; None when there were none."""
     trend: str
     state: str
-    """"ok", "late", "paused", "stalled" or "no worker"."""
+    """"ok", "late", "wedged", "paused", "stalled" or "no worker"."""
     why: str
-    """The problem behind the state, in words; empty when there is none."""
+    """What is behind the state, in words; empty when all is well."""
     pause: QueuePause | None
     """Also where another state outranks it."""
 
@@ -84,7 +85,7 @@ def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
         _row(facts, name, waiting.get(name, work.Waiting()), arrivals.get(name, 0.0), by_queue.get(name))
         for name in names
     ]
-    states = list(_STATES.values())
+    states = [*_STATES.values(), _WEDGED]
     return sorted(
         rows,
         key=lambda row: (
@@ -102,6 +103,9 @@ def _row(
     rate = facts.rates.get(name, work.Rate())
     ready = min(waiting.due, COUNT_LIMIT + 1)
     oldest = max(facts.clock - waiting.oldest_at, dt.timedelta()) if waiting.oldest_at else None
+    state, why = (_STATES[problem.code], problem.why) if problem else ("ok", "")
+    if problem is None and workers and all(worker.state == "wedged" for worker in workers):
+        state, why = _WEDGED, "The claim loops of its workers do not turn."
     return QueueRow(
         name=name,
         ready=ready,
@@ -118,8 +122,8 @@ def _row(
         done_per_minute=rate.done_per_minute,
         failed_share=rate.failed_share,
         trend=_trend(ready, arrivals, rate.done_per_minute),
-        state=_STATES[problem.code] if problem else "ok",
-        why=problem.why if problem else "",
+        state=state,
+        why=why,
         pause=facts.pause_of(name),
     )
 

@@ -14,7 +14,9 @@ from pgjobs.health.reading import Reader
 NEVER_SERVED = "None is known to have served it: does runworkers run, and is the name spelled right?"
 
 _MOST = 500
-_LATE, _SILENT = 2, 3  # heartbeats
+_LATE = 2  # heartbeats
+SILENT = 3
+"""After so many of its heartbeats a worker unheard of is called silent."""
 
 # The present ones first. The table has a row for each process of the last days, so all of it may be read.
 _WORKERS = """
@@ -69,7 +71,7 @@ class WorkerRow:
         beats = self.heartbeat_age.total_seconds() / self.heartbeat_seconds
         if self.stopped_at is not None:
             return "stopped"
-        if beats > _SILENT:
+        if beats > SILENT:
             return "silent"
         if self.draining:
             return "draining"

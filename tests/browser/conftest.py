@@ -15,6 +15,7 @@ from django.db.backends.signals import connection_created
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
+from tests.browser import scene as scenes
 from tests.browser.chromium import Chromium, program
 from tests.browser.tab import Tab
 
@@ -99,6 +100,12 @@ def tab_of(transactional_db: None, web: str, tabs: Callable[..., Tab]) -> TabOf:
 
 
 @pytest.fixture
+def scene(transactional_db: None) -> scenes.Scene:
+    """Something of everything in the tables."""
+    return scenes.set_up()
+
+
+@pytest.fixture
 def statements() -> Iterator[list[str]]:
     """The SQL that the site sends from now on."""
     sent: list[str] = []
@@ -135,3 +142,15 @@ def cookies_of(user: User, address: str) -> list[dict[str, str]]:
     client.force_login(user)
     value = client.cookies[django_settings.SESSION_COOKIE_NAME].value
     return [{"name": django_settings.SESSION_COOKIE_NAME, "value": value, "url": address}]
+
+
+def ticks(tab: Tab, count: int) -> None:
+    """Waits until the page has asked so many times more."""
+    goal = asked(tab) + count
+    while asked(tab) < goal:
+        tab.wait_for_timeout(100)
+
+
+def asked(tab: Tab) -> int:
+    """How often the page has asked for itself anew."""
+    return sum("fragment=1" in address for address in tab.requests)

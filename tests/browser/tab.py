@@ -13,6 +13,11 @@ PACE = """document.addEventListener("DOMContentLoaded", () => {
     if (Number(each.dataset.interval)) each.dataset.interval = "%s";
 });"""
 
+FOCUS_SHOWS = """(each) => {
+  const style = getComputedStyle(each);
+  return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
+}"""
+
 
 class Tab:
     """A page in a context of its own. Attributes it lacks are those of the page."""
@@ -51,6 +56,25 @@ class Tab:
     def sees(self, text: str | re.Pattern[str], timeout: float = 20.0) -> None:
         """Waits until the text is on the page."""
         expect(self.page.locator("body")).to_contain_text(text, timeout=1000 * timeout)
+
+    def reach(self, element: Any) -> None:
+        """Goes to an element with the Tab key alone, and sees that the focus shows there."""
+        self.page.keyboard.press("Tab")
+        if self.page.evaluate("document.activeElement.matches('.skip-to-content-link')"):
+            self.page.keyboard.press("Enter")
+        for _ in range(150):
+            if element.evaluate("each => each === document.activeElement"):
+                assert element.evaluate(FOCUS_SHOWS), "the focus does not show"
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError("not reached by the Tab key")
+
+    def press(self, *keys: str, to: str = "") -> None:
+        """Presses one key after the other; they lead to an address with ``to`` in it."""
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.page.wait_for_url(re.compile(to))
+        self.page.wait_for_load_state("domcontentloaded")
 
     def expect_complaint(self, pattern: str) -> None:
         """What the console may say in this test, as a regular expression."""

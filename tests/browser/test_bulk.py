@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from pgjobs.models import BulkOperation, Job, OperatorAction
+from pgjobs.models import BulkOperation, Job
 from tests.browser.chromium import expect
 from tests.browser.conftest import TabOf
-from tests.browser.places import page_of
+from tests.browser.places import listed, page_of
 from tests.jobsapp.models import Effect
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
-from tests.worker.conftest import hurried
 
 FINGERPRINT = "f" * 40
 HEAD = '[data-pgjobs-region="head"]'
@@ -55,27 +54,36 @@ def plan(tab: Any, count: int, *, pace: int, canary: int | None = None) -> BulkO
 
 @pytest.mark.workers
 def test_a_canary_then_all_the_rest_over_a_killed_worker(tab_of: TabOf, spawn_workers: Spawner) -> None:
-    """Scenario 6."""
-    dead_jobs(40)
+    """Scenario 6. Who dies serves another queue: it carried the operation and ran none of its jobs."""
+    dead_jobs(312)
     tab = tab_of("ann")
-    operation = plan(tab, 40, pace=10, canary=5)
-    # Now, since it looks for operations as it starts and then every ten seconds.
-    worker = spawn_workers(env=hurried())
-    expect(tab.locator(HEAD)).to_contain_text("waiting", timeout=30_000)
+    operation = plan(tab, 312, pace=100, canary=5)
+    other, able = spawn_workers(queues="other", wait=False), spawn_workers(queues="default", wait=False)
+    for workers in (other, able):
+        workers.wait_ready(1)
+    expect(tab.locator(HEAD)).to_contain_text("waiting for release")
     wait_until(lambda: Effect.objects.count() == 5)
+    assert Job.objects.filter(status="dead").count() == 307, (
+        "nothing comes after the canary until it is released"
+    )
 
     tab.get_by_role("button", name="Release").click()
-    wait_until(lambda: Effect.objects.count() > 10, 30)
-    os.kill(worker.child_pids[0], signal.SIGKILL)
+    wait_until(lambda: Effect.objects.count() > 40, 30)
+    for pid in (other.pid, *other.child_pids):
+        os.kill(pid, signal.SIGKILL)
 
-    expect(tab.locator(HEAD)).to_contain_text("done", timeout=30_000)
+    expect(tab.locator(HEAD)).to_contain_text("312 of 312: done 312", timeout=30_000)
     tab.sees("Complete; no further updates")
-    wait_until(lambda: Job.objects.filter(status="succeeded").count() == 40, 30)
-    assert Effect.objects.values("key").distinct().count() == 40
+    wait_until(lambda: Job.objects.filter(status="succeeded").count() == 312, 30)
+    assert sorted(Effect.objects.values_list("key", flat=True)) == sorted(f"dead-{n}" for n in range(312))
     operation.refresh_from_db()
-    assert (operation.done, operation.skipped, operation.conflict) == (40, 0, 0)
-    started = OperatorAction.objects.filter(target_kind="bulk", verb="start").get()
-    assert (started.actor, started.reason) == ("ann", "INC-221 the key was rotated")
+    assert (operation.done, operation.skipped, operation.conflict) == (312, 0, 0)
+    tab.open(listed("operatoraction"))
+    started = tab.get_by_role("row", name=re.compile(r"\bstart\b"))
+    for text in ("ann", f"{operation.pk}", "INC-221 the key was rotated"):
+        expect(started).to_contain_text(text)
+    tab.open(listed("overview"))
+    expect(tab.get_by_role("link", name=re.compile(r"^Dead 0\b"))).to_be_visible()
 
 
 @pytest.mark.workers

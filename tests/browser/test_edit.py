@@ -5,7 +5,7 @@ import re
 from pgjobs.models import Job, OperatorAction
 from tests.browser.chromium import expect
 from tests.browser.conftest import TabOf
-from tests.browser.places import page_of
+from tests.browser.places import listed, page_of
 from tests.faces.rows import make_job
 
 SECRET = "hush-4711-hush"
@@ -43,6 +43,9 @@ def test_an_edited_payload_keeps_what_was_hidden(tab_of: TabOf) -> None:
     expect(clerk.locator('[data-pgjobs-region="relations"]')).to_contain_text(str(dead.pk))
     clerk.open(page_of(dead))
     expect(clerk.locator("#content")).to_contain_text(str(new.pk))
+
+    for path in (listed("job"), listed("deadjob"), listed("operatoraction"), f"{page_of(dead)}../options/"):
+        assert SECRET not in clerk.request.get(path).text(), path
 
     boss = tab_of("boss")
     boss.open(page_of(new))

@@ -1,66 +1,84 @@
-"""How the pages look and read: light and dark, wide and on a phone, without script, and for a screen reader."""
+"""How the pages look and read: light and dark, wide and on a phone, by keys alone, and for a screen reader."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from django.contrib import admin
-from django.db.models.functions import Now
-
 from tests.browser.chromium import expect
 from tests.browser.conftest import TabOf
-from tests.browser.places import listed, page_of
-from tests.faces.rows import make_job, make_worker
-from tests.workflows.rows import approval, execution, step
+from tests.browser.places import listed
+from tests.browser.scene import FINGERPRINT, Scene
 
 MEASURE = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 OURS = "main"
 DJANGOS = "#result_list, #changelist-filter, #changelist-search, .actions, .paginator, .breadcrumbs"
-PHONE = {"width": 390, "height": 844}
+DESK, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 844}
 
 
-@pytest.fixture
-def night(transactional_db: None) -> list[str]:
-    """Something of everything; the paths of all pages: of lists, of rows, and those that ask first."""
-    failed = {"attempt": 1, "kind": "error", "message": "card refused " * 20, "traceback": "", "worker": "w"}
-    dead = make_job("dead", errors=[failed], last_error=failed["message"], payload={"order": {"id": 2**60}})
-    make_job("running", lease_expires_at=Now())
-    make_job(queue="nobody")
-    worker = make_worker()
-    flow = execution()
-    step(flow, 0)
-    asked = approval(flow, context={"sum": "1,204,331.10"})
-    lists = [model._meta.model_name for model in admin.site._registry if model._meta.app_label == "pgjobs"]
-    assert len(lists) >= 11
-    rows = [dead, worker, flow, asked]
-    forms = [f"{listed('job')}bulk/?status=dead", f"{listed('job')}{dead.pk}/options/"]
-    forms += [f"{listed('job')}{dead.pk}/discard/"]
-    forms += [f"{listed('execution')}{flow.pk}/{verb}/" for verb in ("fork", "signal", "cancel")]
-    return [*map(listed, lists), *map(page_of, rows), *forms]
+def measured(tab: Any, *looks: tuple[str, dict[str, int]]) -> list[str]:
+    """What is wrong with the page as it stands, in each of these schemes and sizes."""
+    found = []
+    for scheme, size in looks:
+        tab.emulate_media(color_scheme=scheme)
+        tab.set_viewport_size(size)
+        tab.evaluate(
+            "document.getAnimations().forEach((each) => each.finish())"
+        )  # links change colour slowly
+        where = f"{tab.url} ({scheme}, {size['width']} px)"
+        found += [f"{where}: {complaint}" for complaint in tab.evaluate(MEASURE, [OURS, DJANGOS])]
+    return found
 
 
-@pytest.mark.parametrize(("scheme", "phone"), [("light", False), ("dark", False), ("dark", True)])
-def test_pages_can_be_read_by_everybody(scheme: str, phone: bool, night: list[str], tab_of: TabOf) -> None:
-    """Names, roles, headings, contrast, targets, and no wider than the window (scenario 15, schedules apart)."""
-    tab = tab_of("ann", color_scheme=scheme, **({"viewport": PHONE} if phone else {}))
+def test_pages_can_be_read_by_everybody(scene: Scene, tab_of: TabOf) -> None:
+    """Names, roles, headings, contrast, targets, and no wider than the window (scenario 15)."""
+    tab = tab_of("ann")
     complaints = []
-    for path in night:
+    for path in [*scene.lists, *scene.kinds, *scene.forms]:
         tab.open(path)
-        complaints += [f"{path}: {complaint}" for complaint in tab.evaluate(MEASURE, [OURS, DJANGOS])]
+        complaints += measured(tab, ("light", DESK), ("dark", PHONE))
 
     assert not complaints, "\n".join(complaints)
 
 
-def test_everything_works_without_script(tab_of: TabOf) -> None:
-    """Scenario 14, its last part: pages are whole, and a button acts."""
-    job = make_job("dead")
-    tab = tab_of("ann", java_script_enabled=False)
-    tab.open(page_of(job))
-    tab.get_by_role("button", name="Retry", exact=True).click()
-    tab.sees("1 job retried")
-    tab.get_by_role("navigation", name="pgjobs").get_by_role("link", name="Jobs").click()
-    expect(tab.get_by_role("link", name=str(job.pk), exact=True)).to_be_visible()
+def test_a_problem_is_followed_on_a_phone_in_the_dark_by_keys_alone(scene: Scene, tab_of: TabOf) -> None:
+    """Scenario 15: from the verdict to the queue, the cause, a job, the question that waits and its answer."""
+    tab = tab_of("ann", viewport=PHONE, color_scheme="dark")
+    complaints = []
+
+    def at(words: str) -> None:
+        expect(tab.get_by_role("heading", level=1)).to_contain_text(words)
+        complaints.extend(measured(tab, ("light", PHONE), ("dark", PHONE)))
+
+    tab.open(listed("overview"))
+    at("Overview")
+    verdict = tab.locator('[data-pgjobs-region="verdict"]')
+    for code in ("NO_WORKER", "LEASE_LOST", "PAUSED"):
+        expect(verdict).to_contain_text(re.compile(rf"{code}.*since", re.DOTALL))
+    tab.reach(verdict.get_by_role("listitem").filter(has_text="NO_WORKER").get_by_role("link", name="Open"))
+    tab.press("Enter", to="queue/nobody")
+    at("Queue nobody")
+    tab.reach(tab.get_by_role("link", name=str(scene.jobs["ready"].pk), exact=True))
+    tab.press("Enter", to="job/")
+    at(f"Job {scene.jobs['ready'].pk}")
+    why = tab.locator('[data-pgjobs-region="why"] strong').first
+    expect(why).to_contain_text(re.compile("no live worker", re.IGNORECASE))
+    tab.press("g", "e", to="errorgroup")
+    at("Errors")
+    tab.press("j", "Enter", to=FINGERPRINT)
+    at("Error")
+    tab.reach(tab.locator('[data-pgjobs-region="jobs"]').get_by_role("link").first)
+    tab.press("Enter", to="job/")
+    at(f"Job {scene.jobs['dead'].pk}")
+    tab.press("g", "a", to="wait/$")
+    at("Approvals")
+    tab.press("j", "Enter", to="change")
+    at(str(scene.asked[0].name))
+    tab.reach(tab.get_by_role("button", name="Approve"))
+    tab.press("Enter")
+    tab.sees("approved by ann")
+
+    assert not complaints, "\n".join(complaints)
 
 
 def test_the_measure_finds_what_is_wrong(web: str, tabs: Callable[..., Any]) -> None:

@@ -1,22 +1,24 @@
 """Pages that are left open: a queue that nobody serves, a wedged worker, a pause, and a database that goes away."""
 
+import io
 import re
-import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.db.models.functions import Now
 
 from pgjobs.models import Job, QueuePause
 from tests.browser.chromium import expect
-from tests.browser.conftest import TabOf, cookies_of, person
+from tests.browser.conftest import TabOf, cookies_of, person, ticks
 from tests.browser.places import listed, page_of
 from tests.browser.tab import Tab
 from tests.conftest import OwnServer
 from tests.faces.rows import make_job, make_worker
 from tests.jobsapp import jobs
+from tests.jobsapp.models import Effect
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
 
@@ -26,15 +28,19 @@ VERDICT = '[data-pgjobs-region="verdict"]'
 @pytest.mark.workers
 def test_a_queue_that_nobody_serves_until_somebody_does(tab_of: TabOf, spawn_workers: Spawner) -> None:
     """Scenario 4: from the verdict to the reason at the oldest job; then the page turns without a reload."""
-    waiting = jobs.ok.using(queue="billing").enqueue_many([{"value": n} for n in range(50)])
-    tab = tab_of("viewer")
-    tab.open(listed("overview"))
-    expect(tab.locator(VERDICT)).to_contain_text("billing")
-    expect(tab.locator(VERDICT)).to_contain_text("NO_WORKER")
-    other = tab_of("viewer")
-    other.open(page_of(waiting[0], "job"))
+    gone = Now() - timedelta(minutes=19)
+    make_worker("w-7", queues=["billing"], heartbeat_at=gone, stopped_at=gone)
+    waiting = jobs.ok.using(queue="billing").enqueue_many([{"value": n} for n in range(500)])
+    tab, other = tab_of("viewer"), tab_of("viewer")
+    for each in (tab, other):
+        each.open(listed("overview"))
+    first = tab.locator(VERDICT).get_by_role("listitem").first
+    expect(first).to_contain_text(re.compile("NO_WORKER.*billing.*500 jobs due.*w-7", re.DOTALL))
+    other.locator(VERDICT).get_by_role("link", name="Open").first.click()
+    other.get_by_role("link", name=str(waiting[0]), exact=True).click()
+    other.wait_for_url(f"**{page_of(waiting[0], 'job')}")
     why = other.locator('[data-pgjobs-region="why"] strong').first
-    expect(why).to_contain_text(re.compile("no live worker", re.IGNORECASE))
+    expect(why).to_contain_text(re.compile(r"no live worker.*w-7.*19 min", re.IGNORECASE))
 
     spawn_workers(queues="billing")
 
@@ -42,26 +48,13 @@ def test_a_queue_that_nobody_serves_until_somebody_does(tab_of: TabOf, spawn_wor
     expect(other.locator('[data-pgjobs-region="head"]')).to_contain_text("succeeded")
 
 
-def test_a_worker_that_beats_but_does_not_claim_is_called_wedged(tab_of: TabOf) -> None:
-    """Scenario 3, its pages: nowhere does it say that all is well."""
-    worker = make_worker(
-        heartbeat_at=Now() + timedelta(seconds=15), last_poll_at=Now() - timedelta(minutes=6)
-    )
-    make_job(available_at=Now() - timedelta(minutes=6))
-    tab = tab_of("viewer")
-    tab.open(listed("overview"))
-    expect(tab.locator(VERDICT)).to_contain_text("WEDGED")
-    expect(tab.locator(VERDICT)).not_to_contain_text("Nothing is stuck")
-    tab.open(listed("worker"))
-    expect(tab.get_by_role("row", name=re.compile(re.escape(worker.name)))).to_contain_text("wedged")
-
-
 @pytest.mark.workers
-def test_a_pause_with_its_end(tab_of: TabOf, spawn_workers: Spawner) -> None:
-    """Scenario 11: who, why and until when, in a second session; nothing starts until it ends by itself."""
+def test_a_pause_with_its_end(tab_of: TabOf, spawn_workers: Spawner, tmp_path: Path) -> None:
+    """Scenario 11: who, why and until when, in a second session and in the command; what runs is finished, nothing
+    starts until it ends by itself."""
     spawn_workers()
-    jobs.ok.using(queue="reports").enqueue(value=0)
-    wait_until(lambda: Job.objects.filter(queue="reports", status="succeeded").exists())
+    running = jobs.hold.using(queue="reports").enqueue(key="long", gate=str(tmp_path / "gate"))
+    wait_until(lambda: Effect.objects.filter(key="long:start").exists())
     ann, ben = tab_of("ann"), tab_of("viewer")
     ben.open(listed("overview"))
     ann.open(listed("queue"))
@@ -72,10 +65,24 @@ def test_a_pause_with_its_end(tab_of: TabOf, spawn_workers: Spawner) -> None:
     expect(ann.locator('[data-pgjobs-region="pauses"]')).to_contain_text("db migration")
     held = jobs.ok.using(queue="reports").enqueue(value=1)
 
-    expect(ben.locator(VERDICT)).to_contain_text(re.compile("PAUSED.*reports.*ann.*db migration", re.DOTALL))
+    expect(ben.locator(VERDICT)).to_contain_text(
+        re.compile("PAUSED.*reports.*ann.*until.*db migration.*since", re.DOTALL)
+    )
+    ben.open(listed("queue"))
+    expect(ben.locator('[data-pgjobs-region="pauses"]')).to_contain_text(
+        re.compile(r"reports, by ann since .*, until .*\(in \d+ min.*db migration", re.DOTALL)
+    )
+    out = io.StringIO()
+    with pytest.raises(SystemExit):
+        call_command("pgjobs_status", stdout=out)
+    assert re.search("PAUSED.*reports.*ann.*until.*db migration", out.getvalue(), re.DOTALL)
+    (tmp_path / "gate").touch()
+    wait_until(lambda: Job.objects.get(pk=running.pk).status == "succeeded")
     assert Job.objects.get(pk=held.pk).status == "pending"
     QueuePause.objects.update(until=Now() + timedelta(seconds=1))  # half an hour has passed
     wait_until(lambda: Job.objects.get(pk=held.pk).status == "succeeded", 20)
+    ben.open(listed("operatoraction"))
+    expect(ben.get_by_role("row", name=re.compile("pause"))).to_contain_text("db migration")
 
 
 @pytest.mark.outage
@@ -145,39 +152,3 @@ def test_a_list_says_what_is_newer_and_does_not_move(tab_of: TabOf) -> None:
     tab.open(f"{listed('job')}?status=ready")
     expect(tab.locator('[data-pgjobs-region="newer"]')).to_have_count(0)
     assert old.pk < newest.pk
-
-
-def ticks(tab: Any, count: int) -> None:
-    """Waits until the page has asked so many times more."""
-    goal = asked(tab) + count
-    while asked(tab) < goal:
-        tab.wait_for_timeout(100)
-
-
-def asked(tab: Any) -> int:
-    return sum("fragment=1" in address for address in tab.requests)
-
-
-def test_many_tabs_cost_no_more_than_one(tab_of: TabOf, statements: list[str]) -> None:
-    """Scenario 1, its last part: what a page shows is read once in two seconds, however many look at it."""
-    make_job()
-    first = tab_of("viewer")
-    first.open(listed("overview"))
-    once = reads(statements)
-    assert once
-    open_tabs = [first, tab_of("viewer"), tab_of("viewer")]
-    for tab in open_tabs:
-        tab.open(listed("overview"))
-    statements.clear()
-    began, before = time.monotonic(), sum(map(asked, open_tabs))
-    for tab in open_tabs:
-        ticks(tab, 5)
-    seconds, requests = time.monotonic() - began, sum(map(asked, open_tabs)) - before
-
-    assert requests >= 15
-    assert once <= reads(statements) <= once * (seconds / 2 + 2), (once, len(statements), seconds, requests)
-
-
-def reads(statements: list[str]) -> int:
-    """How many of them read the tables of the queue."""
-    return sum(sql.lstrip().startswith(("SELECT", "WITH")) and "FROM pgjobs_" in sql for sql in statements)

@@ -52,6 +52,15 @@ def test_each_queue_stands_as_it_does() -> None:
     assert [row.name for row in queue_table(examine().problems)] == ["lost", "mail", "idle"]
 
 
+def test_where_no_claim_loop_turns_nothing_is_ok() -> None:
+    worker("w-1", queues='["mail", "slow"]', poll=900)
+    worker("w-2", queues='["mail"]')
+    job(ago=20, queue="slow")
+    rows = table()
+    assert (rows["slow"].state, rows["mail"].state) == ("wedged", "ok")
+    assert "do not turn" in rows["slow"].why
+
+
 def test_a_count_that_was_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "COUNT_LIMIT", 3)
     monkeypatch.setattr(facts, "FAR", {"most": 4, "most_later": 4})
