@@ -48,6 +48,9 @@ RIGHTS: tuple[Right, ...] = (
     _right(_T.QUEUE, "resume", "pause_queue"),
     _right(_T.TYPE, "pause", "pause_queue"),
     _right(_T.TYPE, "resume", "pause_queue"),
+    _right(_T.ERROR, "acknowledge", "acknowledge_error"),
+    _right(_T.ERROR, "mute", "acknowledge_error"),
+    _right(_T.ERROR, "unacknowledge", "acknowledge_error"),
     _right(_T.EXECUTION, "resume", "resume_execution", "paused"),
     _right(_T.EXECUTION, "retry", "resume_execution", "failed"),
     _right(_T.EXECUTION, "pause", "resume_execution", "enqueued", "waiting"),
@@ -73,6 +76,7 @@ OPERATOR = (
     "release_job",
     "discard_job",
     "pause_queue",
+    "acknowledge_error",
     "resume_execution",
     "signal_execution",
 )
