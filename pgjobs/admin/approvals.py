@@ -7,9 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
@@ -20,7 +18,8 @@ from django.utils.safestring import SafeString
 
 from pgjobs.admin import approval, marks
 from pgjobs.admin.ages import in_words, moment
-from pgjobs.admin.pages import changed, respond
+from pgjobs.admin.frames import RowPage
+from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import denied
 from pgjobs.admin.window import LARGEST_ID
@@ -48,10 +47,12 @@ class DecisionForm(forms.Form):
 
 
 @admin.register(Wait)
-class ApprovalAdmin(ReadOnlyAdmin):
+class ApprovalAdmin(RowPage, ReadOnlyAdmin):
     """Open approvals, the one that is due first at the top; for viewers of waits all of them, else one's own."""
 
     view_permission = "pgjobs.view_wait"
+    row_template, row_seconds, row_shared = "pgjobs/admin/approval.html", _SECONDS, False
+    row_word = "Approval"
     large_columns = ("context", "resolution", "rule", "votes")
     list_display = ("due", "name", "workflow", "execution", "waiting_for", "otherwise", "quorum")
     list_display_links = ("name",)
@@ -97,27 +98,9 @@ class ApprovalAdmin(ReadOnlyAdmin):
         """Viewers of waits, and whoever is asked something."""
         return super().has_view_permission(request, obj) or pending_for(request.user).exists()
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
+    def page(self, request: HttpRequest, row: Any) -> HttpResponse:
         """What is asked, with the form for those who have a say."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        wait: Any = self.get_object(request, unquote(object_id))
-        if wait is None:  # not there, decided, or not theirs to decide
-            return self._missing(request, unquote(object_id))
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/approval.html",
-            lambda: self._content(request, wait),
-            title=wait.name or f"Approval {wait.pk}",
-            crumbs=(
-                ("Approvals", reverse("admin:pgjobs_wait_changelist", current_app=self.admin_site.name)),
-            ),
-            interval=_SECONDS,
-            shared=False,
-        )
+        return self.framed(request, row.name or f"Approval {row.pk}", lambda: self._content(request, row))
 
     def _content(self, request: HttpRequest, wait: Any) -> dict[str, Any]:
         may, why_not = may_decide(request.user, wait)
@@ -140,7 +123,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
         # Found whoever asks: somebody else may have decided since this person's page was made, and they are to be told.
         wait: Any = _approvals().filter(pk=min(object_id, LARGEST_ID)).first()
         if wait is None:
-            return self._missing(request, str(object_id))
+            return self.missing_page(request, str(object_id))
         if not may_decide(request.user, wait)[0] and not approval.has_voted(request.user, wait):
             needed = wait.permission or DEFAULT_PERMISSION
             return denied(request, "decide", needed, kind="approval", ids=[wait.pk])
@@ -177,18 +160,6 @@ class ApprovalAdmin(ReadOnlyAdmin):
         if pk is not None and self.get_queryset(request).filter(pk=pk).exists():
             return HttpResponseRedirect(self.url_of(pk))
         return HttpResponseRedirect(reverse("admin:pgjobs_wait_changelist", current_app=site))
-
-    def _missing(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        context = {"what": "Approval", "id": object_id[:40]}
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/missing.html",
-            lambda: context,
-            title="Approval not found",
-            status=404,
-            shared=False,
-        )
 
     @admin.display(description="due")
     def due(self, wait: Any) -> SafeString | str:

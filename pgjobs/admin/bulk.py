@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
@@ -16,8 +15,9 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import audited, charts, marks
 from pgjobs.admin.ages import moment, seconds_in_words
 from pgjobs.admin.filters import NamedFilter
+from pgjobs.admin.frames import RowPage
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import changed, respond
+from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied
 from pgjobs.admin.window import LARGEST_ID
@@ -53,10 +53,12 @@ class StateFilter(NamedFilter):
 
 
 @admin.register(BulkOperation)
-class BulkAdmin(ReadOnlyAdmin):
+class BulkAdmin(RowPage, ReadOnlyAdmin):
     """All bulk operations, the latest first: the log of incidents."""
 
     view_permission = "pgjobs.view_bulkoperation"
+    row_template, row_seconds = "pgjobs/admin/bulk.html", _SECONDS
+    row_word, missing_title = "Bulk operation", "Not found"
     large_columns = ("watched", "conflicts")
     list_display = ("id", "verb", "what", "shown_state", "progress", "actor", "when", "reason")
     list_filter = (StateFilter,)
@@ -78,30 +80,9 @@ class BulkAdmin(ReadOnlyAdmin):
         """The page of one operation."""
         return reverse("admin:pgjobs_bulkoperation_change", args=[pk], current_app=self.admin_site.name)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
+    def page(self, request: HttpRequest, row: Any) -> HttpResponse:
         """How far it is."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        pk = unquote(object_id)
-        operation: Any = self.get_object(request, pk)
-        if operation is None:
-            missing = {"what": "Bulk operation", "id": pk[:40]}
-            return respond(
-                self, request, "pgjobs/admin/missing.html", lambda: missing, title="Not found", status=404
-            )
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/bulk.html",
-            lambda: self._content(request, operation),
-            title=f"Bulk {operation.pk}: {operation.verb}",
-            crumbs=(
-                ("Bulk", reverse("admin:pgjobs_bulkoperation_changelist", current_app=self.admin_site.name)),
-            ),
-            interval=_SECONDS,
-        )
+        return self.framed(request, f"Bulk {row.pk}: {row.verb}", lambda: self._content(request, row))
 
     def _content(self, request: HttpRequest, operation: Any) -> dict[str, Any]:
         ended = operation.state in ENDED

@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
+from pgjobs.admin import navigation
 from pgjobs.admin.limits import LIST_SECONDS, panel
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied
@@ -123,14 +124,13 @@ def _start(
 def _page(
     model_admin: Any, request: HttpRequest, verb: str, given: dict[str, str], problems: list[str]
 ) -> HttpResponse:
-    site = model_admin.admin_site
     return respond(
         model_admin,
         request,
         "pgjobs/admin/bulkplan.html",
         lambda: {"problems": problems, **_content(model_admin, request, verb, given)},
         title=f"{verb.capitalize()} all that match",
-        crumbs=(("Jobs", reverse("admin:pgjobs_job_changelist", current_app=site.name)),),
+        crumbs=navigation.crumbs(model_admin.admin_site, "job"),
         shared=False,
     )
 

@@ -6,59 +6,33 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs.admin import bulkplan, errorrows, navigation, tracebacks
+from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import respond
 from pgjobs.health.errors import error_groups, group_detail
 from pgjobs.queue.proxies import ErrorGroup
 from pgjobs.queue.states import JobStatus
 
-_SECONDS = 10
-
 
 @admin.register(ErrorGroup)
-class ErrorAdmin(LedToJobAdmin):
+class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of causes in the place of a list of rows; the id of a cause is its fingerprint."""
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """One row per cause."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/errors.html",
-            lambda: self._list(request),
-            title="Errors",
-            interval=_SECONDS,
-        )
+    list_template, list_seconds = "pgjobs/admin/errors.html", 10
+    row_template = "pgjobs/admin/error.html"
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
+    def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """One cause."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        name = unquote(object_id)[:64]
+        name = name[:64]
         fingerprint = "" if name == errorrows.UNNAMED or "\x00" in name else name
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/error.html",
-            lambda: self._one(request, fingerprint),
-            title=f"Error {name[:12]}",
-            crumbs=(
-                ("Errors", reverse("admin:pgjobs_errorgroup_changelist", current_app=self.admin_site.name)),
-            ),
-        )
+        return self.framed(request, f"Error {name[:12]}", lambda: self._one(request, fingerprint))
 
-    def _list(self, request: HttpRequest) -> dict[str, Any]:
+    def list_content(self, request: HttpRequest) -> dict[str, Any]:
+        """One row per cause."""
         wanted = {name: request.GET.get(name, "") for name in ("queue", "job_type")}
         lately = request.GET.get("lately") == "1"
         site = self.admin_site

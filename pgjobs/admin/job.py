@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
 from pgjobs import redaction
 from pgjobs.admin import audited, bulkplan, jobfacts, jobverbs, newer, retry, whypanel
+from pgjobs.admin.frames import RowPage
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import actor_of, denied, expected
 from pgjobs.admin.window import LARGEST_ID, as_id
 from pgjobs.queue import audit, rights
@@ -28,8 +27,10 @@ _SECONDS = 5
 _REVEAL = rights.right("job", "reveal").permission
 
 
-class JobPage(Base):
+class JobPage(RowPage, Base):
     """Mixed into the admin of jobs."""
+
+    row_template, row_seconds, row_word = "pgjobs/admin/job.html", _SECONDS, "Job"
 
     def get_urls(self) -> list[Any]:
         """The page's own addresses, beside Django's."""
@@ -47,28 +48,17 @@ class JobPage(Base):
             *super().get_urls(),
         ]
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        """The page, or a 404 that says why there is none."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        pk = unquote(object_id)
-        job: Any = self.get_object(request, pk)
+    def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
+        """The page, that of the archived job, or a 404 that says why there is none."""
+        job: Any = self.get_object(request, name)
         if job is None:
-            return self.archived_page(pk) or self.missing_page(request, pk)
+            return self.archived_page(name) or self.missing_page(request, name)
         return self.page(request, job)
 
-    def page(self, request: HttpRequest, job: Any, *, revealed: bool = False) -> HttpResponse:
+    def page(self, request: HttpRequest, row: Any, *, revealed: bool = False) -> HttpResponse:
         """The page of a job that was found."""
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/job.html",
-            lambda: self.content(request, job, revealed=revealed),
-            title=f"Job {job.pk}: {job.job_type}",
-            crumbs=(("Jobs", reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)),),
-            interval=_SECONDS,
+        return self.framed(
+            request, f"Job {row.pk}: {row.job_type}", lambda: self.content(request, row, revealed=revealed)
         )
 
     def content(self, request: HttpRequest, job: Any, *, revealed: bool) -> dict[str, Any]:
@@ -97,13 +87,6 @@ class JobPage(Base):
             "errors_url": reverse("admin:pgjobs_errorgroup_changelist", current_app=site.name),
             **jobfacts.values(job, revealed=revealed),
         }
-
-    def missing_page(self, request: HttpRequest, pk: str) -> HttpResponse:
-        """Says that the row is gone, and where to look."""
-        context = {"what": "Job", "id": pk[:40]}
-        return respond(
-            self, request, "pgjobs/admin/missing.html", lambda: context, title="Job not found", status=404
-        )
 
     def archived_page(self, pk: str) -> HttpResponseRedirect | None:
         """To the page of the archived job of that id."""

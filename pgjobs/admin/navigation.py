@@ -23,6 +23,7 @@ _ORDER = (
     ("bulkoperation", "Bulk"),
     ("operatoraction", "Audit"),
 )
+_LABELS = dict(_ORDER)
 _BADGE_SECONDS = 60
 
 
@@ -44,6 +45,16 @@ def links(site: Any, request: HttpRequest, here: str) -> list[dict[str, Any]]:
         for name, label in _ORDER
         if name in admins and admins[name].has_view_permission(request)
     ]
+
+
+def label(name: str | None) -> str:
+    """What the strip calls the list of a model."""
+    return _LABELS[name or ""]
+
+
+def crumbs(site: Any, name: str | None) -> tuple[tuple[str, str], ...]:
+    """The list of a model, as what stands above a page."""
+    return ((label(name), reverse(f"admin:pgjobs_{name}_changelist", current_app=site.name)),)
 
 
 def keep_badges(site: Any, **badges: str) -> None:

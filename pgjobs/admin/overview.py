@@ -6,15 +6,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 
 from pgjobs.admin import audited, cards, errorrows, figures, marks, navigation, queuerows
 from pgjobs.admin.ages import moment
+from pgjobs.admin.frames import ListPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import Panel, panel
-from pgjobs.admin.pages import respond
 from pgjobs.conf import get_settings
 from pgjobs.health.overview import Overview as Seen
 from pgjobs.health.overview import overview
@@ -24,7 +23,6 @@ from pgjobs.queue.models import Job
 from pgjobs.queue.proxies import Overview
 from pgjobs.queue.stats import COUNT_LIMIT
 
-_SECONDS = 5
 _PROBLEMS = 10
 _QUEUES = 12
 _ACTIONS = 5
@@ -33,24 +31,13 @@ _MARKS = {"ok": "✓", "problem": "●", "unknown": "?"}
 
 
 @admin.register(Overview)
-class OverviewAdmin(LedToJobAdmin):
+class OverviewAdmin(ListPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows."""
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The verdict, the problems, the figures."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/overview.html",
-            lambda: self.content(request),
-            title="Overview",
-            interval=_SECONDS,
-        )
+    list_template, list_seconds = "pgjobs/admin/overview.html", 5
 
-    def content(self, request: HttpRequest) -> dict[str, Any]:
-        """What the page shows."""
+    def list_content(self, request: HttpRequest) -> dict[str, Any]:
+        """The verdict, the problems, the figures."""
         site, may = self.admin_site, request.user.has_perm
         name = figures.chosen(request.GET.get("range", "60m"))
         seen = overview()

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -16,9 +15,10 @@ from django.urls import path, reverse
 
 from pgjobs.admin import figures, queuerows
 from pgjobs.admin.ages import in_words, moment
+from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import changed, respond
+from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import actor_of, back, denied
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
@@ -47,8 +47,11 @@ class PauseForm(forms.Form):
 
 
 @admin.register(Queue)
-class QueueAdmin(LedToJobAdmin):
+class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a queue is its name."""
+
+    list_template, list_seconds = "pgjobs/admin/queues.html", _SECONDS
+    row_template, row_seconds = "pgjobs/admin/queue.html", _SECONDS
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
@@ -59,38 +62,13 @@ class QueueAdmin(LedToJobAdmin):
             *super().get_urls(),
         ]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """One row per queue, and one per waiting job type that no handler here carries."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/queues.html",
-            lambda: self._list(request),
-            title="Queues",
-            interval=_SECONDS,
-        )
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
+    def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """One queue."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        name = unquote(object_id)
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/queue.html",
-            lambda: self._one(request, name),
-            title=f"Queue {name}"[:200],
-            crumbs=(("Queues", reverse("admin:pgjobs_queue_changelist", current_app=self.admin_site.name)),),
-            interval=_SECONDS,
-            status=200 if name.isprintable() else 404,
-        )
+        status = 200 if name.isprintable() else 404
+        return self.framed(request, f"Queue {name}"[:200], lambda: self._one(request, name), status=status)
 
-    def _list(self, request: HttpRequest) -> dict[str, Any]:
+    def list_content(self, request: HttpRequest) -> dict[str, Any]:
+        """One row per queue, and one per waiting job type that no handler here carries."""
         site = self.admin_site
         return {
             "queues": panel(lambda: queuerows.of(_table(), site)),

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.urls import path, reverse
 
 from pgjobs import redaction
-from pgjobs.admin import jobverbs
+from pgjobs.admin import jobverbs, navigation
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
 from pgjobs.admin.window import LARGEST_ID
@@ -210,7 +210,7 @@ def _page(
         "pgjobs/admin/retry.html",
         lambda: context,
         title=f"Retry job {job.pk}",
-        crumbs=(("Jobs", reverse("admin:pgjobs_job_changelist", current_app=model_admin.admin_site.name)),),
+        crumbs=navigation.crumbs(model_admin.admin_site, "job"),
         shared=False,
     )
 

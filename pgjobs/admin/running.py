@@ -7,16 +7,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 
 from pgjobs.admin import charts, jobfacts, jobverbs, marks
 from pgjobs.admin.ages import in_words, lease_in_words
+from pgjobs.admin.frames import ListPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import expected
 from pgjobs.conf import get_settings
 from pgjobs.queue import rollups, stats
@@ -25,33 +24,21 @@ from pgjobs.queue.proxies import RunningJob
 from pgjobs.queue.states import JobStatus
 
 SHOWN = 500
-_SECONDS = 5
 _FILTERS = {"queue": "queue", "job_type": "job_type", "worker": "lease_owner"}
 
 
 @admin.register(RunningJob)
-class RunningJobAdmin(LedToJobAdmin):
+class RunningJobAdmin(ListPage, LedToJobAdmin):
     """A table that refreshes itself; as many rows as the workers have slots."""
+
+    list_template, list_seconds = "pgjobs/admin/running.html", 5
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """The lease that ends first, or is overdue the longest, at the top."""
         held = super().get_queryset(request).filter(status=JobStatus.RUNNING.value)
         return held.order_by("lease_expires_at", "-pk").defer("payload", "result", "errors", "last_error")
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The table."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/running.html",
-            lambda: self.content(request),
-            title="Running",
-            interval=_SECONDS,
-        )
-
-    def content(self, request: HttpRequest) -> dict[str, Any]:
+    def list_content(self, request: HttpRequest) -> dict[str, Any]:
         """What the page shows."""
         held = panel(lambda: self._held(request))
         verbs = [each for each in ("cancel", "release") if jobverbs.may(self, request, each)]

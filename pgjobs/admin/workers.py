@@ -6,16 +6,14 @@ from collections import Counter
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs.admin import marks
 from pgjobs.admin.ages import in_words, lease_in_words, moment
+from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import respond
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
@@ -36,57 +34,24 @@ _KINDS = {
 
 
 @admin.register(Worker)
-class WorkerAdmin(ReadOnlyAdmin):
+class WorkerAdmin(ListPage, RowPage, ReadOnlyAdmin):
     """One row per process, the present ones first."""
 
     view_permission = "pgjobs.view_worker"
+    list_template, list_seconds = "pgjobs/admin/workers.html", _SECONDS
+    row_template, row_seconds, row_word = "pgjobs/admin/worker.html", _SECONDS, "Worker"
 
     def url_of(self, pk: Any) -> str:
         """The worker's page."""
         return reverse("admin:pgjobs_worker_change", args=[pk], current_app=self.admin_site.name)
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """All of them; those that have stopped are folded away."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/workers.html",
-            lambda: {"workers": panel(lambda: self._list(request))},
-            title="Workers",
-            interval=_SECONDS,
-        )
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
+    def page(self, request: HttpRequest, row: Any) -> HttpResponse:
         """One process: what it does and what it holds."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        pk = unquote(object_id)
-        worker = self.get_object(request, pk)
-        if worker is None:
-            context = {"what": "Worker", "id": pk[:40]}
-            return respond(
-                self,
-                request,
-                "pgjobs/admin/missing.html",
-                lambda: context,
-                title="Worker not found",
-                status=404,
-            )
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/worker.html",
-            lambda: self._one(request, worker.pk, str(worker.name)),
-            title=f"Worker {worker.name}",
-            crumbs=(
-                ("Workers", reverse("admin:pgjobs_worker_changelist", current_app=self.admin_site.name)),
-            ),
-            interval=_SECONDS,
-        )
+        return self.framed(request, f"Worker {row.name}", lambda: self._one(request, row.pk, str(row.name)))
+
+    def list_content(self, request: HttpRequest) -> dict[str, Any]:
+        """All of them; those that have stopped are folded away."""
+        return {"workers": panel(lambda: self._list(request))}
 
     def _list(self, request: HttpRequest) -> dict[str, Any]:
         with Reader(get_settings().database) as reader:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs import redaction
 from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline
 from pgjobs.admin.ages import in_words, lease_in_words, moment
+from pgjobs.admin.frames import RowPage
 from pgjobs.admin.limits import panel
-from pgjobs.admin.pages import respond
 from pgjobs.admin.tree import tree
 from pgjobs.admin.verbs import expected
 from pgjobs.conf import get_settings
@@ -30,45 +28,19 @@ _SECONDS = 5
 _MOST_RELATIVES = 50
 
 
-class WorkflowPage(Base):
+class WorkflowPage(RowPage, Base):
     """Mixed into the admin of executions."""
+
+    row_template, row_seconds, row_word = "pgjobs/admin/workflow.html", _SECONDS, "Execution"
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
         return [*newer.urls(self), *flowverbs.urls(self), *fork.urls(self), *super().get_urls()]
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> HttpResponse:
-        """The page, or a 404 that says why there is none."""
-        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
-            raise PermissionDenied
-        execution: Any = self.get_object(request, unquote(object_id))
-        if execution is None:
-            return self.missing_page(request, unquote(object_id))
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/workflow.html",
-            lambda: self.content(request, execution),
-            title=f"Workflow {execution.pk}: {execution.workflow_name}",
-            crumbs=(
-                ("Workflows", reverse("admin:pgjobs_execution_changelist", current_app=self.admin_site.name)),
-            ),
-            interval=_SECONDS,
-        )
-
-    def missing_page(self, request: HttpRequest, pk: str) -> HttpResponse:
-        """Says that the row is gone."""
-        context = {"what": "Execution", "id": pk[:40]}
-        return respond(
-            self,
-            request,
-            "pgjobs/admin/missing.html",
-            lambda: context,
-            title="Execution not found",
-            status=404,
-        )
+    def page(self, request: HttpRequest, row: Any) -> HttpResponse:
+        """The page of an execution that was found."""
+        title = f"Workflow {row.pk}: {row.workflow_name}"
+        return self.framed(request, title, lambda: self.content(request, row))
 
     def content(self, request: HttpRequest, execution: Any) -> dict[str, Any]:
         """What the page shows."""
