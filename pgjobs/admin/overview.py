@@ -63,7 +63,7 @@ class OverviewAdmin(ListPage, LedToJobAdmin):
             "queues": _queues(seen, site),
             "ranges": [(each, each == name) for each in figures.RANGES],
             "charts": panel(lambda: figures.both(name)),
-            "errors": panel(lambda: errorrows.lately(site, verdict.checked_at)),
+            "errors": panel(lambda: errorrows.lately(site, seen.known_causes)),
             "actions": panel(lambda: audited.latest(_ACTIONS)) if may("pgjobs.view_operatoraction") else None,
             "empty": panel(lambda: _nothing_yet(seen)).value is True,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from django.db import Error
@@ -56,6 +56,8 @@ class Overview:
     totals: Totals | None
     missing: dict[str, str]
     """Part that could not be read -> why."""
+    known_causes: list[str] = field(default_factory=list)
+    """Fingerprints that somebody has acknowledged or muted."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -74,6 +76,7 @@ def overview(*, using: str | None = None) -> Overview:
     workers: list[WorkerRow] | None = None
     queues: list[QueueRow] | None = None
     totals: Totals | None = None
+    known: list[str] = []
     with Reader(using or get_settings().database) as reader:
         facts = Facts(reader, far=True)
         verdict = judge(facts)
@@ -86,7 +89,11 @@ def overview(*, using: str | None = None) -> Overview:
             totals = _totals(facts, queues)
         except Error as error:
             missing["totals" if queues is not None else "queues"] = told(error)
-    return Overview(verdict, queues, workers, totals, missing)
+        try:
+            known = facts.known_causes
+        except Error as error:
+            missing["errors"] = told(error)
+    return Overview(verdict, queues, workers, totals, missing, known)
 
 
 def _plain(row: QueueRow | Totals) -> dict[str, Any]:

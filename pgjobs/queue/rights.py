@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgjobs.queue.models import OperatorAction
+from pgjobs.queue.standing import ACKNOWLEDGED, MUTED
 from pgjobs.queue.states import CANCELLABLE, DISCARDABLE, RELEASABLE, RETRYABLE, JobStatus
 
 _T = OperatorAction.Target
@@ -50,7 +51,7 @@ RIGHTS: tuple[Right, ...] = (
     _right(_T.TYPE, "resume", "pause_queue"),
     _right(_T.ERROR, "acknowledge", "acknowledge_error"),
     _right(_T.ERROR, "mute", "acknowledge_error"),
-    _right(_T.ERROR, "unacknowledge", "acknowledge_error"),
+    _right(_T.ERROR, "unacknowledge", "acknowledge_error", ACKNOWLEDGED, MUTED),
     _right(_T.EXECUTION, "resume", "resume_execution", "paused"),
     _right(_T.EXECUTION, "retry", "resume_execution", "failed"),
     _right(_T.EXECUTION, "pause", "resume_execution", "enqueued", "waiting"),

@@ -12,7 +12,7 @@ from pgjobs.exceptions import InvalidOption, NotStorable
 from pgjobs.models import Acknowledgement, OperatorAction
 from pgjobs.queue.acknowledging import acknowledge, mute, unacknowledge
 from pgjobs.queue.standing import mark, standing
-from tests.health.situations import job, run, worker
+from tests.health.seeds import job, run, worker
 from tests.leases.sessions import sessions, transaction_open
 from tests.support.own_database import QUEUE
 
