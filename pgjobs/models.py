@@ -3,7 +3,7 @@
 from pgjobs.bulk.models import BulkOperation
 from pgjobs.queue.acknowledgement import Acknowledgement
 from pgjobs.queue.models import ArchivedJob, Job, JobResult, Minute, OperatorAction, QueuePause, Worker
-from pgjobs.queue.proxies import DeadJob, ErrorGroup, Overview, Queue, RunningJob
+from pgjobs.queue.proxies import DeadJob, ErrorGroup, Overview, Queue, RunningJob, System
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "QueuePause",
     "RunningJob",
     "StepOutput",
+    "System",
     "Wait",
     "Worker",
 ]

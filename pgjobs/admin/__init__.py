@@ -10,6 +10,7 @@ from pgjobs.admin import (
     overview,
     queues,
     running,
+    system,
     workers,
     workflows,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "overview",
     "queues",
     "running",
+    "system",
     "workers",
     "workflows",
 ]

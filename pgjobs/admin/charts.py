@@ -25,6 +25,8 @@ class Bar:
     label: str
     ok: float
     bad: float = 0
+    mark: str = ""
+    """What happened then: a line across the chart, which says so. The label says it too, for the table."""
 
 
 def bars(
@@ -47,6 +49,8 @@ def bars(
             top = _BASE - good - bad
             drawn.append(_rect("pgjobs-bad", x, top, wide, bad))
             drawn.append(_rect("", x, top, wide, bad, f' fill="url(#{pattern})"'))
+        if point.mark:
+            drawn.append(_mark(x, point.mark))
     axis = _axis([point.label for point in points])
     shown = [place for place, name in enumerate(columns) if name]
     tones = {columns[place]: ("pgjobs-ok", "pgjobs-bad")[place] for place in shown}
@@ -113,6 +117,15 @@ def gauge(share: float, title: str, kind: str = "ok") -> SafeString:
 def _rect(kind: str, x: float, y: float, width: float, height: float, more: str = "") -> str:
     classed = f' class="{kind}"' if kind else ""
     return f'<rect{classed} x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"{more}/>'
+
+
+def _mark(x: float, text: str) -> str:
+    return format_html(
+        '<path class="pgjobs-event" d="M{} 0 V{}" stroke-width="2" stroke-dasharray="4 2"><title>{}</title></path>',
+        f"{x:.1f}",
+        _BASE,
+        text,
+    )
 
 
 def _axis(labels: Sequence[str]) -> str:

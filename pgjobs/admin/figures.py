@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +12,12 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import charts
 from pgjobs.admin.ages import seconds_in_words
 from pgjobs.health import series
+from pgjobs.health.workers import WorkerRow
 
 RANGES = {"60m": 60, "6h": 360, "24h": 1_440, "7d": 10_080}
 """Minutes by name."""
+
+_BARS = 20  # of a sparkline
 
 
 def chosen(name: str) -> str:
@@ -23,16 +28,53 @@ def chosen(name: str) -> str:
 def both(name: str, queue: str | None = None) -> list[SafeString]:
     """The two charts of a range."""
     points = series.throughput(minutes=RANGES[name], queue=queue)
-    return [_throughput(points, name), _waiting(points, name)]
+    return [_throughput(points, name, {}), _waiting(points, name)]
 
 
-def _throughput(points: list[series.Point], name: str) -> SafeString:
+def overall(
+    name: str, queues: Sequence[str], workers: Iterable[WorkerRow]
+) -> tuple[list[SafeString], dict[str, SafeString]]:
+    """The two charts of everything, and a sparkline for each of these queues.
+
+    There are marks where the first of the workers with a new version of the code started.
+    """
+    points, ends = series.by_queue(queues, minutes=RANGES[name])
+    sparks = {queue: _spark(counts, name) for queue, counts in ends.items()}
+    return [_throughput(points, name, _deployed(points, workers)), _waiting(points, name)], sparks
+
+
+def _spark(counts: list[int], name: str) -> SafeString:
+    wide = -(-len(counts) // _BARS)
+    summed = [sum(counts[start : start + wide]) for start in range(0, len(counts), wide)]
+    return charts.sparkline(f"{sum(counts):,} ended in the last {name}", summed)
+
+
+def _deployed(points: list[series.Point], workers: Iterable[WorkerRow]) -> dict[int, str]:
+    """By the place of a stretch, what began in it. The oldest version that is known is no new one."""
+    first: dict[str, datetime] = {}
+    for worker in workers:
+        if worker.code_version:
+            began = worker.started_at
+            first[worker.code_version] = min(first.get(worker.code_version, began), began)
+    told: dict[int, list[str]] = {}
+    for version in sorted(first, key=first.__getitem__)[1:]:
+        place = bisect_right(points, first[version], key=lambda point: point.at) - 1
+        if place >= 0:
+            told.setdefault(place, []).append(version)
+    return {place: f"{' and '.join(versions)} started" for place, versions in told.items()}
+
+
+def _throughput(points: list[series.Point], name: str, marks: dict[int, str]) -> SafeString:
     done, bad = sum(point.done for point in points), sum(point.bad for point in points)
     worst = max(points, key=lambda point: point.bad, default=None)
     told = f"{done:,} jobs done and {bad:,} attempts failed in {name}."
     if worst and worst.bad:
         told += f" Most failures, {worst.bad:,}, at {_label(worst.at, name)}."
-    bars = [charts.Bar(_label(point.at, name), point.done, point.bad) for point in points]
+    told += "".join(f" {text} at {_label(points[place].at, name)}." for place, text in marks.items())
+    bars = [
+        charts.Bar(_label(point.at, name, marks.get(place, "")), point.done, point.bad, marks.get(place, ""))
+        for place, point in enumerate(points)
+    ]
     return charts.bars(f"Throughput, last {name}", told, bars, ("done", "failed attempts"))
 
 
@@ -52,6 +94,7 @@ def _waiting(points: list[series.Point], name: str) -> SafeString:
     return charts.lines(f"Waiting time, last {name}", told, labels, lines)
 
 
-def _label(at: datetime, name: str) -> str:
+def _label(at: datetime, name: str, mark: str = "") -> str:
     at = at.astimezone(UTC)
-    return f"{at:%d %b %H:%M}" if name == "7d" else f"{at:%H:%M}"
+    shown = f"{at:%d %b %H:%M}" if name == "7d" else f"{at:%H:%M}"
+    return f"{shown} {mark}".rstrip()

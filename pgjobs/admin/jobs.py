@@ -41,6 +41,10 @@ _COUNTED: dict[str, Callable[..., int]] = {
     "scheduled": lambda due, later, oldest: later,
     JobStatus.PENDING.value: lambda due, later, oldest: due + later,
 }
+_IN_INDEX = {"queue", "job_type"}
+"""Filters that the indexes of what has ended answer without a look at the rows."""
+_READ = 10_000
+"""Rows of what has ended that are read one by one, wherever they lie, to see whether they match."""
 _TABS = (
     ("Ready", "ready"),
     ("Running", "running"),
@@ -176,15 +180,19 @@ def bounded(
     changelist: BoundedChangeList, rows: QuerySet[Any], state: str | None, chosen: dict[str, Any]
 ) -> QuerySet[Any]:
     """The rows of a state with other filters: as far as an index goes, else a window of ids."""
-    hidden = state in _ENDED and chosen.pop("discarded", None) is None
-    if hidden:
+    discarded = chosen.pop("discarded", None) if state in _ENDED else None
+    if state in _ENDED and discarded is None:
         rows = rows.filter(discarded_at__isnull=True)
-    if window.PARAMETER in changelist.request.GET or not _has_index(state):
+    # The indexes of what has ended hold what is discarded, or what is not: both together are in none.
+    if window.PARAMETER in changelist.request.GET or not _has_index(state) or discarded == "too":
         return windowed(changelist, rows)
     if state in _PENDING and set(chosen) <= {"queue"} and not changelist.query:
         return rows
-    if (chosen or changelist.query) and _many(str(state)):
-        return windowed(changelist, rows)
+    if chosen or changelist.query:
+        scattered = state in _ENDED and (changelist.query or not set(chosen) <= _IN_INDEX)
+        most = min(_READ, window.WINDOW) if scattered else window.WINDOW
+        if _more(str(state), most, discarded=discarded is not None):
+            return windowed(changelist, rows)
     return rows.order_by("-completed_at", "-pk") if state in _ENDED else rows
 
 
@@ -205,25 +213,25 @@ def _chosen(changelist: ChangeList) -> dict[str, Any]:
     return {spec.parameter_name: spec.value() for spec in specs if spec.value() is not None}
 
 
-def _ended(status: str) -> QuerySet[Any]:
+def _ended(status: str, *, discarded: bool) -> QuerySet[Any]:
     """Ids of one status in the order of its index."""
-    using = get_settings().database
-    return Job._base_manager.using(using).filter(status=status).order_by("-completed_at").values("pk")
+    found = Job._base_manager.using(get_settings().database).filter(status=status)
+    return found.filter(discarded_at__isnull=not discarded).order_by("-completed_at", "-pk").values("pk")
 
 
 def _has_index(state: str | None) -> bool:
     return state in _PENDING or state in _ENDED or state == JobStatus.RUNNING
 
 
-def _many(state: str) -> bool:
-    """Whether more jobs are in that state than are looked through at a time; read from the state's index alone."""
+def _more(state: str, most: int, *, discarded: bool) -> bool:
+    """Whether more jobs than that are in the state; read from the state's index alone."""
     if state in _ENDED:
-        return _ended(state)[window.WINDOW : window.WINDOW + 1].exists()
+        return _ended(state, discarded=discarded)[most : most + 1].exists()
     if state == JobStatus.RUNNING:
         return False
     waiting = Job._base_manager.using(get_settings().database).filter(PENDING, crash_count=0)
     ordered = waiting.order_by("queue", "priority", "available_at", "pk").values("pk")
-    return bool(ordered[window.WINDOW : window.WINDOW + 1].exists())
+    return bool(ordered[most : most + 1].exists())
 
 
 def _named(word: str, floor: int) -> set[int]:

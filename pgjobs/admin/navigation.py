@@ -22,6 +22,7 @@ _ORDER = (
     ("wait", "Approvals"),
     ("bulkoperation", "Bulk"),
     ("operatoraction", "Audit"),
+    ("system", "System"),
 )
 _LABELS = dict(_ORDER)
 _BADGE_SECONDS = 60

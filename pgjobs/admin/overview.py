@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from pgjobs.admin import audited, cards, errorrows, figures, marks, navigation, queuerows
 from pgjobs.admin.ages import moment
@@ -44,7 +45,9 @@ class OverviewAdmin(ListPage, LedToJobAdmin):
         verdict = seen.verdict
         _keep_badges(site, seen)
         may_pause = rights.may(request.user, "queue", "resume")
-        held = _pauses() if may_pause and any(each.code == "PAUSED" for each in verdict.problems) else {}
+        held = {(each.kind, each.name): pauses.mark(each) for each in seen.pauses}
+        named = [row.name for row in (seen.queues or [])[:_QUEUES]]
+        drawn = panel(lambda: figures.overall(name, named, seen.workers or ()))
         return {
             "mark": _MARKS[verdict.state],
             "verdict": verdict,
@@ -60,26 +63,19 @@ class OverviewAdmin(ListPage, LedToJobAdmin):
                 may_see_workers=may("pgjobs.view_worker"),
                 may_see_approvals=may("pgjobs.view_wait"),
             ),
-            "queues": _queues(seen, site),
+            "queues": _queues(seen, site, drawn.value[1] if drawn.value else {}),
             "ranges": [(each, each == name) for each in figures.RANGES],
-            "charts": panel(lambda: figures.both(name)),
+            "charts": Panel(drawn.value[0] if drawn.value else None, drawn.problem),
             "errors": panel(lambda: errorrows.lately(site, seen.known_causes)),
             "actions": panel(lambda: audited.latest(_ACTIONS)) if may("pgjobs.view_operatoraction") else None,
             "empty": panel(lambda: _nothing_yet(seen)).value is True,
         }
 
 
-def _queues(seen: Seen, site: Any) -> Panel:
+def _queues(seen: Seen, site: Any, sparks: dict[str, SafeString]) -> Panel:
     if seen.queues is None:
         return Panel(problem=f"Not available: {seen.missing.get('queues', 'could not be read')}")
-    return Panel(queuerows.of(seen.queues[:_QUEUES], site))
-
-
-def _pauses() -> dict[tuple[str, str], str]:
-    """The marks of the pauses in force, by kind and name."""
-    found = panel(lambda: {(each.kind, each.name): pauses.mark(each) for each in pauses.paused()})
-    known: dict[tuple[str, str], str] = found.value or {}
-    return known
+    return Panel(queuerows.of(seen.queues[:_QUEUES], site, sparks))
 
 
 def _problem(
@@ -133,6 +129,8 @@ def target(problem: Problem, site: Any) -> str:
         return address("bulkoperation_change", name)
     if kind == "worker" or problem.code in ("WEDGED", "WORKER_SILENT", "VERSION_SKEW"):
         return address("worker_changelist")
+    if problem.code in ("DB_HORIZON", "STATS_STALE"):
+        return address("system_changelist")
     if problem.queue:
         return queuerows.address(site, problem.queue)
     return ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from pgjobs.admin import charts, marks
 from pgjobs.admin.ages import in_words, seconds_in_words
@@ -23,9 +24,11 @@ def address(site: Any, name: str) -> str:
     return reverse("admin:pgjobs_queue_change", args=[quote(name)], current_app=site.name)
 
 
-def of(rows: Iterable[QueueRow], site: Any) -> list[dict[str, Any]]:
-    """The cells."""
-    return [_row(each, site) for each in rows]
+def of(
+    rows: Iterable[QueueRow], site: Any, sparks: Mapping[str, SafeString] | None = None
+) -> list[dict[str, Any]]:
+    """The cells; with what ended over time, where that was read."""
+    return [_row(each, site) | {"spark": (sparks or {}).get(each.name, "")} for each in rows]
 
 
 def _row(each: QueueRow, site: Any) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Found:
 # so that a job that dies again is not met again.
 _ENDED = """
 SELECT t.id, t.completed_at AS at, {columns} FROM pgjobs_job AS t
-WHERE t.status = '{status}' AND t.completed_at <= %(before)s::timestamptz
+WHERE t.status = '{status}' AND t.discarded_at IS NULL AND t.completed_at <= %(before)s::timestamptz
   AND t.completed_at >= COALESCE(%(cursor_at)s::timestamptz, '-infinity')
   AND (t.completed_at, t.id) > (COALESCE(%(cursor_at)s::timestamptz, '-infinity'), %(cursor_id)s)
 ORDER BY t.completed_at, t.id LIMIT {window}"""
@@ -152,7 +152,8 @@ def find(
 
 
 _SOURCES = {
-    "ended": "SELECT * FROM pgjobs_job AS t WHERE t.status = '{status}' ORDER BY t.completed_at DESC LIMIT {most}",
+    "ended": """SELECT * FROM pgjobs_job AS t WHERE t.status = '{status}' AND t.discarded_at IS NULL
+        ORDER BY t.completed_at DESC LIMIT {most}""",
     "running": "SELECT * FROM pgjobs_job AS t WHERE t.status = 'running' LIMIT {most}",
     # Each half in the words of its partial index.
     "pending": """

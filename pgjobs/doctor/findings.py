@@ -26,6 +26,7 @@ class Severity(StrEnum):
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
 CODES: Mapping[str, str] = {
+    "unapplied-migrations": "migrations of this code are not applied to the database",
     "missing-table": "a table of pgjobs is not there",
     "dead-rows": "many dead rows that vacuum has not removed",
     "table-bloat": "a table is far larger than its rows",
@@ -72,6 +73,8 @@ class Finding:
     measure: str
     """Since when, or how much."""
     cure: str
+    statement: str = ""
+    """What a session ran, shortened; it may hold what not everybody may read."""
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
@@ -97,16 +100,59 @@ class Thresholds:
     unpruned_rows: int = 1_000_000
 
 
+_SERVER = """
+SELECT current_database(), current_setting('server_version'), statement_timestamp(), pg_backend_pid(),
+       quote_ident(current_user), pg_is_in_recovery(), pg_has_role('pg_read_all_stats', 'USAGE'),
+       pg_notification_queue_usage()"""
+
+_SETTINGS = "SELECT name, setting, reset_val FROM pg_settings"
+
+
 @dataclass(frozen=True, slots=True)
+class Server:
+    """What the server says of itself and of this session."""
+
+    database: str
+    version: str
+    at: dt.datetime
+    pid: int
+    """Of the session that answered."""
+    role: str
+    """Quoted where it must be."""
+    in_recovery: bool
+    sees_all: bool
+    """Whether the role sees what other roles' sessions do."""
+    notifications: float
+    """Share of the queue of notifications that is in use."""
+
+
+@dataclass(slots=True)
 class Patient:
-    """What probes look at."""
+    """What probes look at. What several of them need is read once."""
 
     using: str
     thresholds: Thresholds
+    _known: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def ask(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement."""
         return rows(self.using, sql, params)
+
+    def once(self, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+        """The rows of one statement that is always asked with the same parameters."""
+        if sql not in self._known:
+            self._known[sql] = self.ask(sql, **params)
+        return self._known[sql]
+
+    @property
+    def server(self) -> Server:
+        """The server, as it was at the first look."""
+        return Server(*self.once(_SERVER)[0])
+
+    @property
+    def settings(self) -> dict[str, tuple[str, str]]:
+        """By name what is in force here, and what a new session gets."""
+        return {name: (setting, reset) for name, setting, reset in self.once(_SETTINGS)}
 
 
 Probe = Callable[[Patient], Iterator[Finding]]

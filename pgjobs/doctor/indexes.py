@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +51,8 @@ class Index:
 def probe_indexes(patient: Patient) -> Iterator[Finding]:
     """Against the models, then by itself."""
     found: dict[str, list[Index]] = {model._meta.db_table: [] for model in own_models()}
-    for row in patient.ask(_LOOK, tables=list(found)):
-        found[row[0]].append(Index(*row))
+    for index in _all(patient):
+        found[index.table].append(index)
     for model in own_models():
         present = found[model._meta.db_table]
         if not present:
@@ -62,6 +63,18 @@ def probe_indexes(patient: Patient) -> Iterator[Finding]:
         for index in present:
             ours = index.name in expected or index.primary or (index.single and index.columns[0] in automatic)
             yield from _one(patient, index, ours)
+
+
+def sizes(patient: Patient) -> dict[str, int]:
+    """By table, the bytes that its indexes take."""
+    found: Counter[str] = Counter()
+    for index in _all(patient):
+        found[index.table] += index.size
+    return dict(found)
+
+
+def _all(patient: Patient) -> list[Index]:
+    return [Index(*row) for row in patient.once(_LOOK, tables=[m._meta.db_table for m in own_models()])]
 
 
 def _missing(patient: Patient, model: Any, present: list[Index]) -> Iterator[Finding]:

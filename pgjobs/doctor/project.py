@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.db import connections
+from django.db.migrations.loader import MigrationLoader
 
 from pgjobs.conf import get_settings
 from pgjobs.doctor.findings import WARNING, Finding, Patient, span
@@ -30,11 +33,35 @@ WHERE tgrelid = to_regclass('pgjobs_job') AND tgname = '{_TRIGGER}'"""  # noqa: 
 _STARTED_FOR = 15.0  # seconds that a new worker may take to connect its listener
 
 
+_APPLIED = "SELECT name FROM django_migrations WHERE app = 'pgjobs'"
+
+
 def behind_pooler(patient: Patient) -> bool:
     """Whether the session on the server is another than the one this client was told of."""
     connection: Any = connections[patient.using]
-    ((pid,),) = patient.ask("SELECT pg_backend_pid()")
-    return bool(connection.connection.info.backend_pid != pid)
+    server = patient.server  # first: it opens the connection that is asked next
+    return bool(connection.connection.info.backend_pid != server.pid)
+
+
+def probe_migrations(patient: Patient) -> Iterator[Finding]:
+    """What this code expects of the tables, against what was done to them."""
+    missing = sorted(_on_disk() - {name for (name,) in patient.ask(_APPLIED)})
+    if missing:
+        yield Finding(
+            "unapplied-migrations",
+            WARNING,
+            f"Not applied to this database: {', '.join(missing)}.",
+            f"{len(missing)} missing",
+            f"Run manage.py migrate pgjobs --database {patient.using}.",
+        )
+
+
+def _on_disk() -> set[str]:
+    module, _ = MigrationLoader.migrations_module("pgjobs")
+    if module is None:  # the project has turned them off
+        return set()
+    found = pkgutil.iter_modules(import_module(module).__path__)
+    return {each.name for each in found if not each.ispkg and each.name[0] not in "_~"}
 
 
 def probe_debug(patient: Patient) -> Iterator[Finding]:

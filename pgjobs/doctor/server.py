@@ -10,11 +10,6 @@ from django.db import connections
 from pgjobs.doctor.findings import CRITICAL, NOTE, WARNING, Finding, Patient, Severity
 from pgjobs.doctor.project import behind_pooler
 
-# What a new session gets, whatever this one has been told since.
-_SETTINGS = (
-    "SELECT name, reset_val, quote_ident(current_user) FROM pg_settings WHERE name = ANY(%(names)s::text[])"
-)
-
 _CAPACITY = """
 SELECT current_setting('max_connections')::int
          - current_setting('superuser_reserved_connections')::int
@@ -23,11 +18,10 @@ SELECT current_setting('max_connections')::int
        (SELECT CASE WHEN rolconnlimit >= 0 THEN rolconnlimit END FROM pg_roles WHERE rolname = current_user),
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
        (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'),
-       (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend')"""
-
-_DEMAND = """
-SELECT count(*), COALESCE(sum(slots + 5), 0)::int FROM pgjobs_worker
-WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '5 minutes'"""
+       (SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND backend_type = 'client backend'),
+       live.workers, live.demand
+FROM (SELECT count(*) AS workers, COALESCE(sum(slots + 5), 0)::int AS demand FROM pgjobs_worker
+      WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '5 minutes') AS live"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +137,12 @@ RULES = (
 
 def probe_settings(patient: Patient) -> Iterator[Finding]:
     """Each rule, by the value that a new session gets."""
-    values = {
-        name: (value, role)
-        for name, value, role in patient.ask(_SETTINGS, names=[rule.name for rule in RULES])
-    }
+    values = {name: reset for name, (_, reset) in patient.settings.items()}
     for rule in RULES:
-        if rule.name in values and rule.hurts(values[rule.name][0]):
-            value, role = values[rule.name]
+        if rule.name in values and rule.hurts(values[rule.name]):
+            value = values[rule.name]
             what = f"{rule.name} is {value}: {rule.why}."
-            cure = rule.cure.format(role=role)
+            cure = rule.cure.format(role=patient.server.role)
             yield Finding("server-setting", rule.severity, what, f"{rule.name} = {value}", cure)
     level = getattr(connections[patient.using], "isolation_level", None)
     if level is not None and level.name != "READ_COMMITTED":
@@ -166,15 +157,12 @@ def probe_settings(patient: Patient) -> Iterator[Finding]:
 
 def probe_writable(patient: Patient) -> Iterator[Finding]:
     """A standby, or a database or role that was made read-only."""
-    (state,) = patient.ask(
-        "SELECT pg_is_in_recovery(), "
-        "(SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only')"
-    )
-    if any(state):
-        why = "is a standby" if state[0] else "is read-only (default_transaction_read_only)"
+    standby = patient.server.in_recovery
+    if standby or patient.settings["default_transaction_read_only"][1] == "on":
+        why = "is a standby" if standby else "is read-only (default_transaction_read_only)"
         cure = (
             "Point PGJOBS['DATABASE'] at the primary."
-            if state[0]
+            if standby
             else "RESET it for the database and the role."
         )
         yield Finding(
@@ -188,7 +176,7 @@ def probe_writable(patient: Patient) -> Iterator[Finding]:
 
 def probe_connections(patient: Patient) -> Iterator[Finding]:
     """What is in use, and what the live workers may come to need."""
-    (row,) = patient.ask(_CAPACITY)
+    ((*row, workers, demand),) = patient.ask(_CAPACITY)
     limits = [
         (limit, used, name)
         for limit, used, name in zip(
@@ -205,7 +193,6 @@ def probe_connections(patient: Patient) -> Iterator[Finding]:
                 f"{used / max(limit, 1):.0%}",
                 "Lower --processes or --concurrency, put a pooler in between, or raise the limit.",
             )
-    ((workers, demand),) = patient.ask(_DEMAND)
     lowest = min(limit for limit, _, _ in limits)
     if demand > lowest and not behind_pooler(patient):
         yield Finding(

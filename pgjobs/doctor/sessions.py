@@ -53,10 +53,11 @@ def probe_snapshots(patient: Patient) -> Iterator[Finding]:
         "old-snapshot",
         severity,
         f"Session {pid} ({user}, application {application or 'unnamed'!r}, from {host}) is {state} and holds the "
-        f"oldest snapshot: {shortened(query) or 'no statement is shown'}",
+        f"oldest snapshot.",
         f"for {span(seconds or 0)}, {transactions:,} transactions; {holders} sessions hold one",
         f"Have it commit, or SELECT pg_terminate_backend({pid}); then keep transactions short there, and set "
         f"idle_in_transaction_session_timeout for its role. Long reports belong on a standby.",
+        shortened(query) or "(the role may not see it)",
     )
 
 
@@ -106,8 +107,7 @@ def probe_standbys(patient: Patient) -> Iterator[Finding]:
 
 def probe_visibility(patient: Patient) -> Iterator[Finding]:
     """Without the right, sessions of other roles look as if they held nothing."""
-    ((sees,),) = patient.ask("SELECT pg_has_role('pg_read_all_stats', 'USAGE')")
-    if not sees:
+    if not patient.server.sees_all:
         yield Finding(
             "hidden-sessions",
             NOTE,
@@ -119,7 +119,7 @@ def probe_visibility(patient: Patient) -> Iterator[Finding]:
 
 def probe_notifications(patient: Patient) -> Iterator[Finding]:
     """A listener that sits in a transaction keeps the queue of all notifications; once full, NOTIFY fails."""
-    ((usage,),) = patient.ask("SELECT pg_notification_queue_usage()")
+    usage = patient.server.notifications
     if usage > 0.3:
         yield Finding(
             "notify-queue",

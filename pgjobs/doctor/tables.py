@@ -74,12 +74,12 @@ def own_models() -> list[Any]:
 
 def tables(patient: Patient) -> list[Table]:
     """All tables of pgjobs, also those that are missing."""
-    return [Table(*row) for row in patient.ask(_LOOK, tables=[m._meta.db_table for m in own_models()])]
+    return [Table(*row) for row in patient.once(_LOOK, tables=[m._meta.db_table for m in own_models()])]
 
 
 def probe_tables(patient: Patient) -> Iterator[Finding]:
     """Table by table."""
-    server = dict(patient.ask("SELECT name, setting FROM pg_settings WHERE name LIKE 'autovacuum%%'"))
+    server = {name: setting for name, (setting, _) in patient.settings.items()}
     for table in tables(patient):
         if table.oid is None:
             yield Finding(

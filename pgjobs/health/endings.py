@@ -97,10 +97,15 @@ WHERE head.available_at <= statement_timestamp()
 GROUP BY named.queue, head.kind, head.name ORDER BY named.queue, head.name, head.kind"""
 
 _WORKFLOWS = f"""
-SELECT overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id,
+SELECT open.found, open.oldest, overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id,
        left(first.pause_reason, {TEXT_READ}), first.workflow_name,
        CASE WHEN pg_column_size(first.input) <= {PAYLOAD_READ} THEN first.input END
-FROM (SELECT count(*) AS found, min(wake_at) AS since, min(execution_id) AS id FROM (
+FROM (SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_wait AS t
+                                    WHERE t.resolved_at IS NULL AND t.kind = 'approval'
+                                    ORDER BY t.created_at LIMIT %(most)s) AS counted) AS found,
+             (SELECT min(created_at) FROM pgjobs_wait
+              WHERE resolved_at IS NULL AND kind = 'approval') AS oldest) AS open
+CROSS JOIN (SELECT count(*) AS found, min(wake_at) AS since, min(execution_id) AS id FROM (
         SELECT t.kind, t.wake_at, t.execution_id FROM pgjobs_wait AS t
         WHERE t.resolved_at IS NULL AND t.wake_at IS NOT NULL
           AND t.wake_at < statement_timestamp() - make_interval(secs => %(grace)s)
@@ -167,8 +172,11 @@ class WaitingType:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTrouble:
-    """Approvals past their time, and executions that a person must resume."""
+    """Open approvals, those past their time, and executions that a person must resume."""
 
+    approvals: int
+    """Counted up to a limit."""
+    oldest_approval_at: dt.datetime | None
     overdue: int
     overdue_since: dt.datetime | None
     overdue_id: int | None
@@ -243,9 +251,12 @@ def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:
     return [WaitingType(*row) for row in reader.ask(_UNKNOWN_TYPES, queues=queues, head=_HEAD)]
 
 
-def read_workflows(reader: Reader, *, grace: float) -> WorkflowTrouble:
-    """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way."""
-    (row,) = reader.ask(_WORKFLOWS, grace=grace)
+def read_workflows(reader: Reader, *, grace: float, most: int) -> WorkflowTrouble:
+    """``grace`` seconds after its time an approval is overdue: until then a sweep may be on its way.
+
+    Open approvals are counted up to ``most``.
+    """
+    (row,) = reader.ask(_WORKFLOWS, grace=grace, most=most)
     return WorkflowTrouble(*_with_json(row))
 
 

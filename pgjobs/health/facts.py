@@ -112,7 +112,8 @@ class Facts:
     @property
     def workflows(self) -> endings.WorkflowTrouble:
         """Approvals and paused executions."""
-        return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=30))
+        most = COUNT_LIMIT + 1 if self.far else 1
+        return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=30, most=most))
 
     @property
     def stuck_bulks(self) -> list[endings.StuckBulk]:

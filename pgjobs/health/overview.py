@@ -15,13 +15,9 @@ from pgjobs.health.queues import QueueRow, queue_rows
 from pgjobs.health.reading import Reader
 from pgjobs.health.verdict import Verdict
 from pgjobs.health.workers import WorkerRow
+from pgjobs.queue.models import QueuePause
 from pgjobs.queue.stats import COUNT_LIMIT
 from pgjobs.redaction import redacted_text
-
-_APPROVALS = """
-SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_wait AS t WHERE t.resolved_at IS NULL AND t.kind = 'approval'
-                              ORDER BY t.created_at LIMIT %(most)s) AS counted),
-       (SELECT min(created_at) FROM pgjobs_wait WHERE resolved_at IS NULL AND kind = 'approval')"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,8 @@ class Overview:
     """None: could not be read."""
     workers: list[WorkerRow] | None
     totals: Totals | None
+    pauses: list[QueuePause]
+    """In force, as far as they could be read."""
     missing: dict[str, str]
     """Part that could not be read -> why."""
     known_causes: list[str] = field(default_factory=list)
@@ -77,6 +75,7 @@ def overview(*, using: str | None = None) -> Overview:
     queues: list[QueueRow] | None = None
     totals: Totals | None = None
     known: list[str] = []
+    pauses: list[QueuePause] = []
     with Reader(using or get_settings().database) as reader:
         facts = Facts(reader, far=True)
         verdict = judge(facts)
@@ -90,10 +89,14 @@ def overview(*, using: str | None = None) -> Overview:
         except Error as error:
             missing["totals" if queues is not None else "queues"] = told(error)
         try:
+            pauses = facts.pauses
+        except Error as error:
+            missing["pauses"] = told(error)
+        try:
             known = facts.known_causes
         except Error as error:
             missing["errors"] = told(error)
-    return Overview(verdict, queues, workers, totals, missing, known)
+    return Overview(verdict, queues, workers, totals, pauses, missing, known)
 
 
 def _plain(row: QueueRow | Totals) -> dict[str, Any]:
@@ -130,7 +133,6 @@ def _totals(facts: Facts, queues: list[QueueRow]) -> Totals:
     rates = facts.rates.values()
     attempts = sum(rate.attempts for rate in rates)
     dead, lately = facts.dead
-    ((approvals, oldest_approval),) = facts.reader.ask(_APPROVALS, most=COUNT_LIMIT + 1)
     return Totals(
         ready=min(sum(row.ready for row in queues), COUNT_LIMIT + 1),
         later=min(sum(row.later for row in queues), COUNT_LIMIT + 1),
@@ -142,6 +144,6 @@ def _totals(facts: Facts, queues: list[QueueRow]) -> Totals:
         failed_share=(attempts - sum(rate.done for rate in rates)) / attempts if attempts else None,
         dead=dead,
         dead_last_hour=lately,
-        approvals=approvals,
-        oldest_approval_at=oldest_approval,
+        approvals=facts.workflows.approvals,
+        oldest_approval_at=facts.workflows.oldest_approval_at,
     )

@@ -7,9 +7,7 @@ class Migration(migrations.Migration):
     """What operators ask for: causes of failures, figures per minute, and more about workers.
 
     All columns are nullable or have a default in the database, so that workers of the version before go on. The index
-    holds dead and failed jobs that nobody has discarded. It is built in the transaction that adds columns to
-    pgjobs_job, so that whoever reads or writes that table waits meanwhile, claims included: about a second per million
-    rows. Work that runs goes on; renewals of leases come late by as much.
+    of causes is built later, by 0013, where nobody has to wait for it.
     """
 
     dependencies = [("pgjobs", "0009_operations")]
@@ -66,10 +64,6 @@ class Migration(migrations.Migration):
             model_name='archivedjob',
             name='fingerprint',
             field=models.CharField(blank=True, max_length=40, null=True),
-        ),
-        migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('discarded_at__isnull', True), ('status__in', ['dead', 'failed'])), fields=['fingerprint', '-id'], name='pgjobs_job_fingerprint'),
         ),
         migrations.AddField(
             model_name='worker',

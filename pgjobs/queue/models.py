@@ -79,11 +79,19 @@ class Job(LeasedRow):
         ]
         indexes = [
             *claim_indexes("pgjobs_job", JobStatus.PENDING.value),
+            # Lists of what has ended are counted and filtered by type and queue without a look at the rows.
             *(
                 models.Index(
-                    fields=["-completed_at"], name=f"pgjobs_job_{status}", condition=models.Q(status=status)
+                    fields=["-completed_at", "-id", "job_type", "queue"],
+                    name=f"pgjobs_job_{status}_shown",
+                    condition=models.Q(status=status, discarded_at__isnull=True),
                 )
                 for status in (JobStatus.FAILED.value, JobStatus.DEAD.value, JobStatus.CANCELLED.value)
+            ),
+            models.Index(
+                fields=["status", "-completed_at", "-id", "job_type", "queue"],
+                name="pgjobs_job_discarded",
+                condition=models.Q(discarded_at__isnull=False),
             ),
             models.Index(
                 fields=["fingerprint", "-id"],
@@ -182,6 +190,12 @@ class Worker(models.Model):
     handlers = models.JSONField(null=True, blank=True, help_text="job types and workflows it knows")
     code_version = models.CharField(max_length=100, default="", db_default="", blank=True)
     draining = models.BooleanField(default=False, db_default=False, help_text="finishes and claims no more")
+    chores = models.JSONField(
+        null=True, blank=True, help_text="when it last did each, as at the last heartbeat"
+    )
+    runtime = models.JSONField(
+        null=True, blank=True, help_text="versions of Python and of what it works with"
+    )
 
     class Meta:
         verbose_name = "worker"

@@ -16,6 +16,18 @@ class Overview(Job):
         verbose_name_plural = "overview"
 
 
+class System(Job):
+    """Whether the database side is healthy, and whether the other pages can be trusted."""
+
+    class Meta:
+        proxy = True
+        default_permissions = (
+            "view",
+        )  # its own: it tells of the server, of other applications and of the settings
+        verbose_name = "system"
+        verbose_name_plural = "system"
+
+
 class ErrorGroup(Job):
     """Jobs that ended badly, by what went wrong."""
 

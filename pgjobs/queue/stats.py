@@ -27,6 +27,7 @@ HEAD_LIMIT = 100
 _LANE_LIMIT = 1_000
 _QUEUE_LIMIT = 200
 _TYPE_LIMIT = 100
+_NEWEST = 1_000
 
 # Every pair (queue, priority) that has claimable rows: one index probe each, the rows between are skipped.
 _LANES = """
@@ -89,7 +90,7 @@ SELECT queue, job_type, count(*)::int, statement_timestamp() - min(available_at)
 FROM waiting WHERE job_type <> ALL(%(known)s::text[])
 GROUP BY queue, job_type ORDER BY queue, job_type LIMIT %(types)s"""  # noqa: S608 - two constants
 
-# One index probe per queue for the waiting, and bounded reads for the running and the newest.
+# One index probe per queue for the waiting, bounded reads for the running and the newest, and the sums of all times.
 _QUEUES = """
 WITH RECURSIVE named(queue) AS (
     (SELECT t.queue FROM pgjobs_job AS t WHERE t.status = 'pending' AND t.crash_count = 0
@@ -104,7 +105,9 @@ WITH RECURSIVE named(queue) AS (
 SELECT queue FROM (
     (SELECT queue FROM named LIMIT %(queues)s)
     UNION
-    SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t ORDER BY t.id DESC LIMIT %(limit)s) AS newest
+    SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t ORDER BY t.id DESC LIMIT %(newest)s) AS newest
+    UNION
+    (SELECT DISTINCT queue FROM pgjobs_minute WHERE minute = 'epoch' LIMIT %(queues)s)
     UNION
     SELECT queue FROM (SELECT t.queue FROM pgjobs_job AS t WHERE t.status = 'running'
                        ORDER BY t.lease_owner, t.id LIMIT %(limit)s) AS running
@@ -122,7 +125,8 @@ SELECT queue, count(*) FROM (
 # The order keeps each read on its partial index, whatever the statistics say.
 _ENDED = """
 SELECT '{status}', count(*) FROM (
-    SELECT FROM pgjobs_job AS t WHERE t.status = '{status}' ORDER BY t.completed_at DESC LIMIT %(limit)s
+    SELECT FROM pgjobs_job AS t WHERE t.status = '{status}' AND t.discarded_at IS NULL
+    ORDER BY t.completed_at DESC LIMIT %(limit)s
 ) AS head"""
 
 _ENDS = " UNION ALL ".join(_ENDED.format(status=status) for status in ("dead", "failed", "cancelled"))
@@ -189,7 +193,8 @@ def backlog() -> list[QueueBacklog]:
 def by_status() -> dict[str, int]:
     """Jobs that are dead, failed, cancelled and running, each counted to the limit and no further.
 
-    One more than :data:`COUNT_LIMIT` means "and more". ``all`` is the server's estimate.
+    What is discarded is out of sight. One more than :data:`COUNT_LIMIT` means "and more". ``all`` is the server's
+    estimate.
     """
     return dict(_read(_COUNTS))
 
@@ -201,8 +206,8 @@ def unknown_waiting() -> list[UnknownWaiting]:
 
 
 def queue_names() -> list[str]:
-    """Queues with waiting or running jobs, with recent jobs, or named by a worker."""
-    return [name for (name,) in _read(_QUEUES)]
+    """Queues with waiting or running jobs, with recent jobs, in which anything ever ended, or named by a worker."""
+    return [name for (name,) in _read(_QUEUES, newest=_NEWEST)]
 
 
 def _read(sql: str, **params: Any) -> list[tuple[Any, ...]]:

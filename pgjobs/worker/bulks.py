@@ -31,6 +31,12 @@ class BulkCarrier:
         self._carrying = False
         self._next: dict[int, float] = {}
         """Of each operation that runs, when its next batch may come."""
+        self._looked_at = -math.inf
+
+    @property
+    def age(self) -> float:
+        """Seconds since it last knew what is to be carried; infinity when it never did."""
+        return clock.now() - self._looked_at
 
     @property
     def due(self) -> float:
@@ -39,6 +45,7 @@ class BulkCarrier:
 
     def looked(self, *, running: bool) -> None:
         """Somebody has just seen whether an operation is to be carried."""
+        self._looked_at = clock.now()
         if not running:
             self._due = clock.now() + _LOOK_EVERY
         elif not self._carrying:
@@ -52,6 +59,7 @@ class BulkCarrier:
         self._due = now + _AGAIN  # whatever comes of it: claims have their turn in between
         self._next = {pk: self._next.get(pk, 0.0) for pk in running(using=self._using)}
         self._carrying = bool(self._next)
+        self._looked_at = clock.now()
         waiting = [pk for pk, at in self._next.items() if at <= now]
         for pk in sorted(waiting, key=self._next.__getitem__)[:_AT_A_TIME]:
             # A slow pace is no reason to overlook that it was changed, or what is started meanwhile.

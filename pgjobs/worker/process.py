@@ -181,6 +181,7 @@ class WorkerProcess:
         return Vitals(
             poll_age=self._producer.poll_age(),
             done_age=self._statistics.done_age,
+            chores=self._producer.chores(),
             busy=self._slots.busy,
             draining=self._stopping.is_set(),
         )

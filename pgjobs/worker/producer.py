@@ -93,6 +93,13 @@ class Producer(Service):
         """Seconds since the loop last turned."""
         return clock.now() - self._polled_at
 
+    def chores(self) -> dict[str, float]:
+        """Seconds since this process last did each chore, by its name; those it has not done are left out."""
+        ages = {"statistics": self._statistics.age, **self.sweeper.ages()}
+        if self._reaper is not None:
+            ages["reaper"] = self._reaper.age
+        return {name: age for name, age in ages.items() if age < math.inf}
+
     def slot_freed(self) -> None:
         """Claim again if the last claim left something behind; otherwise the next poll or notification will.
 

@@ -28,6 +28,7 @@ class Pruner:
         self._policy = Policy.from_settings()
         self._walk = Walk(using=using)
         self._pause = _SHORTEST
+        self._stepped_at = -math.inf
         self._moved = 0
         soon = clock.now() + random.uniform(0, _SHORTEST)
         self._walk_due = math.inf if self._policy.shortest is None else soon
@@ -37,6 +38,11 @@ class Pruner:
             if get_settings().audit_days is None
             else clock.now() + _AUDIT_FIRST * random.uniform(1, 2)
         )
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last step of the walk; infinity when it took none."""
+        return clock.now() - self._stepped_at
 
     @property
     def due(self) -> float:
@@ -59,6 +65,7 @@ class Pruner:
 
     def _step(self) -> None:
         moved, ended = self._walk.step(self._policy)
+        self._stepped_at = clock.now()
         self._moved += moved
         if not ended:
             self._walk_due = clock.now()  # the next turn goes on after others have had theirs

@@ -26,18 +26,24 @@ class Reaper:
         self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
         self._due = clock.now() + self._pace.delay(1)
         self._ran_at = -math.inf
+        self._looked_at = -math.inf
         self._forget_due = clock.now()
 
     def seconds_until_due(self) -> float:
         """How long the next pass may wait."""
         return max(self._due - clock.now(), 0.0)
 
+    @property
+    def age(self) -> float:
+        """Seconds since it last ran, or was told that nothing has lapsed; infinity when it never did."""
+        return clock.now() - max(self._ran_at, self._looked_at)
+
     def looked(self, *, lapsed: bool) -> None:
         """Somebody has just seen whether a lease has lapsed: the next pass is due now, or after a whole interval.
 
         What the last pass could not take is locked by somebody, and is tried once a second.
         """
-        now = clock.now()
+        now = self._looked_at = clock.now()
         self._due = max(now, self._ran_at + _AGAIN) if lapsed else now + self._pace.delay(1)
 
     def run_if_due(self) -> None:

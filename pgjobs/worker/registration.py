@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import secrets
 import socket
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+import django
+import psycopg
 
 from pgjobs import __version__
 from pgjobs.codec import storable_text
@@ -19,16 +23,19 @@ from pgjobs.worker.options import WorkerOptions
 logger = logging.getLogger("pgjobs.worker")
 
 _REGISTER = """
-INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, code_version, handlers, heartbeat_seconds)
+INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, code_version, handlers, heartbeat_seconds,
+                           runtime)
 VALUES (%(name)s, %(host)s, %(pid)s, %(version)s, %(queues)s::jsonb, %(slots)s, %(code_version)s,
-        %(handlers)s::jsonb, %(heartbeat_seconds)s)
+        %(handlers)s::jsonb, %(heartbeat_seconds)s, %(runtime)s::jsonb)
 ON CONFLICT (name) DO NOTHING"""
 
 _TOUCH = """
 UPDATE pgjobs_worker SET heartbeat_at = clock_timestamp(),
     last_poll_at = clock_timestamp() - make_interval(secs => %(poll_age)s),
     last_done_at = COALESCE(clock_timestamp() - make_interval(secs => %(done_age)s::float8), last_done_at),
-    busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint
+    busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint,
+    chores = (SELECT COALESCE(jsonb_object_agg(name, clock_timestamp() - make_interval(secs => age::float8)), '{}')
+              FROM jsonb_each(%(chores)s::jsonb) AS each(name, age))
 WHERE id IN (SELECT id FROM pgjobs_worker WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED)"""
 
 _CLOSE = """
@@ -60,6 +67,7 @@ def register(options: WorkerOptions, handlers: Iterable[str], *, using: str) -> 
         "code_version": code_version(),
         "handlers": json.dumps(sorted(handlers)),
         "heartbeat_seconds": options.heartbeat_seconds,
+        "runtime": json.dumps(_runtime()),
     }
     rows(using, _REGISTER, params)
 
@@ -72,6 +80,14 @@ def code_version() -> str:
     except Exception:
         logger.exception("PGJOBS['CODE_VERSION'] raised; this worker reports no version")
         return ""
+
+
+def _runtime() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "django": django.get_version(),
+        "psycopg": psycopg.__version__,
+    }
 
 
 def _rss_bytes() -> int | None:
@@ -95,11 +111,14 @@ class Vitals:
     """Slots in use."""
     draining: bool = False
     """It finishes what it has and claims no more."""
+    chores: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since it last did each, or saw that there is nothing to do; those it has not done are left out."""
 
 
 def touch(name: str, vitals: Vitals, *, using: str) -> None:
     """Say that the process lives, and how it is. A row that somebody holds is left: renewals must not wait for it."""
-    rows(using, _TOUCH, {"name": name, "rss": _rss_bytes(), **asdict(vitals)})
+    said = {**asdict(vitals), "chores": json.dumps(vitals.chores)}
+    rows(using, _TOUCH, {"name": name, "rss": _rss_bytes(), **said})
 
 
 def close(name: str, *, using: str) -> None:

@@ -41,10 +41,16 @@ class Statistics:
         self._due = math.inf
         self._prune_due = clock.now()
         self._ended_at: float | None = None
+        self._flushed_at = -math.inf
 
     def ended(self) -> None:
         """A job or a turn of an execution has come to an end."""
         self._ended_at = clock.now()
+
+    @property
+    def age(self) -> float:
+        """Seconds since figures were last written; infinity when none were."""
+        return clock.now() - self._flushed_at
 
     @property
     def done_age(self) -> float | None:
@@ -99,6 +105,7 @@ class Statistics:
             with transaction.atomic(using=self._using):
                 brief_locks(self._using)  # whoever holds the figures must not hold the claims
                 rollups.add(tallies, using=self._using)
+            self._flushed_at = clock.now()
         except Error as error:
             self._take_back(tallies)
             if is_outage(error) and not busy(error):

@@ -27,9 +27,15 @@ class Sweeper:
         self._alarm = math.inf
         """When the first wait is due that this process has parked."""
         self._swept_at = -math.inf
+        self._looked_at = -math.inf
         self._retire_due = clock.now() + _RETIRE_EVERY
         self._pruner = Pruner(using=using)
         self._bulks = BulkCarrier(name, using=using)
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since each chore was last done here, by its name; infinity when it never was."""
+        swept = clock.now() - max(self._swept_at, self._looked_at)
+        return {"sweeper": swept, "pruner": self._pruner.age, "bulk": self._bulks.age}
 
     def due_in(self, seconds: float) -> None:
         """A wait of this process is due then. Safe from any thread."""
@@ -50,7 +56,7 @@ class Sweeper:
         self._bulks.looked(running=bulk)
         if self._due == math.inf:
             return  # this process carries no workflows
-        now = clock.now()
+        now = self._looked_at = clock.now()
         due = max(now, self._swept_at + _AGAIN) if wait_seconds < -_AGAIN else now + max(wait_seconds, 0.0)
         self._due = min(due, now + self._longest, self._swept_at + REPAIR_SECONDS)
 

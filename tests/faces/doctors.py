@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 from pgjobs.doctor.examination import examine
@@ -13,6 +14,14 @@ def run(*statements: str) -> None:
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+def other_session(**options: Any) -> "psycopg.Connection[Any]":
+    """A session beside that of the test."""
+    params = {
+        k: v for k, v in connection.get_connection_params().items() if k not in ("cursor_factory", "context")
+    }
+    return psycopg.connect(**params, **options)
 
 
 def found(code: str, about: str = "", **thresholds: Any) -> list[Finding]:

@@ -11,16 +11,18 @@ from tests.support.own_database import connection
 
 ENDED = ("succeeded", "failed", "dead", "cancelled")
 
-# Mostly finished work, as in a real table: 2 % wait, the rest has ended, 100 are dead and 100 failed.
+# Mostly finished work, as in a real table: 2 % wait, the rest has ended; more are dead, and more failed, than a list
+# counts, each on a page of the table of its own if it is large.
+_BAD = 12_000
 _SEED = """
 INSERT INTO pgjobs_job (job_type, queue, payload, status, available_at, completed_at, last_error, priority)
 SELECT CASE WHEN n %% 3 = 0 THEN 'jobsapp.ok' WHEN n %% 1000 = 1 THEN 'gone.type' ELSE 'jobsapp.echo' END,
        'queue-' || n %% 7, jsonb_build_object('n', n),
-       CASE WHEN n %% 50 = 0 THEN 'pending' WHEN n %% 2000 = 1 THEN 'dead' WHEN n %% 2000 = 3 THEN 'failed'
+       CASE WHEN n %% 50 = 0 THEN 'pending' WHEN n %% %(every)s = 1 THEN 'dead' WHEN n %% %(every)s = 3 THEN 'failed'
             ELSE 'succeeded' END,
        now() - make_interval(secs => n), CASE WHEN n %% 50 = 0 THEN NULL ELSE now() - make_interval(secs => n) END,
        '', (100 + n %% 3)::smallint
-FROM generate_series(1, %s) AS n"""
+FROM generate_series(1, %(rows)s) AS n"""
 
 
 def make_job(status: str = "pending", **columns: Any) -> Job:
@@ -52,7 +54,7 @@ def seed(rows: int) -> None:
     with connection.cursor() as cursor:
         # VACUUM marks a page as visible to all only when the commit of its rows is on disk.
         cursor.execute("SET synchronous_commit = on")
-        cursor.execute(_SEED, [rows])
+        cursor.execute(_SEED, {"rows": rows, "every": rows // _BAD})
         cursor.execute("VACUUM (ANALYZE) pgjobs_job")
 
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from django.conf import settings as project
 from django.db import connection
@@ -14,7 +13,7 @@ from django.db.models.functions import Now
 from pgjobs.doctor.findings import CODES, CRITICAL, NOTE, WARNING, Finding
 from pgjobs.doctor.tables import STORAGE
 from pgjobs.models import Execution, Job
-from tests.faces.doctors import apply, found, one, run
+from tests.faces.doctors import apply, found, one, other_session, run
 from tests.faces.rows import make_job, make_worker
 from tests.house.documents import DOCS
 
@@ -22,13 +21,6 @@ pytestmark = pytest.mark.django_db
 in_sessions = pytest.mark.django_db(transaction=True)
 
 MINUTE = timedelta(minutes=1)
-
-
-def other_session(**options: Any) -> "psycopg.Connection[Any]":
-    params = {
-        k: v for k, v in connection.get_connection_params().items() if k not in ("cursor_factory", "context")
-    }
-    return psycopg.connect(**params, **options)
 
 
 # Tables
@@ -109,7 +101,7 @@ def test_other_storage_parameters_are_somebodys_choice() -> None:
     ("index", "severity"),
     [
         ("pgjobs_job_claim", CRITICAL),
-        ("pgjobs_job_dead", WARNING),
+        ("pgjobs_job_dead_shown", WARNING),
         ("pgjobs_wait_due", CRITICAL),
         ("pgjobs_execution_key", CRITICAL),
     ],
@@ -189,7 +181,7 @@ def test_the_session_that_holds_the_oldest_snapshot(limits: dict[str, float], se
         pid = holder.info.backend_pid
         assert finding.severity == severity
         assert f"Session {pid} " in finding.what and "'nightly report'" in finding.what
-        assert "idle in transaction" in finding.what and "SELECT 'a long report'" in finding.what
+        assert "idle in transaction" in finding.what and "report'" in finding.statement
         assert f"pg_terminate_backend({pid})" in finding.cure and "transactions" in finding.measure
         assert found("old-snapshot") == [], "a second is not long"
     assert found("old-snapshot", **limits) == []
@@ -200,6 +192,13 @@ def poor_role() -> str:
     name = f"pgjobs_poor_{uuid.uuid4().hex[:8]}"
     run(f"CREATE ROLE {name}", f"GRANT SELECT ON pgjobs_job TO {name}")
     return name
+
+
+def test_a_migration_that_is_not_applied() -> None:
+    assert found("unapplied-migrations") == []
+    run("DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0002_admin_pages'")
+    finding = one("unapplied-migrations")
+    assert "0002_admin_pages" in finding.what and "migrate pgjobs --database default" in finding.cure
 
 
 def test_what_a_poor_role_cannot_see_is_said_and_the_rest_is_examined() -> None:

@@ -131,7 +131,7 @@ def test_a_critical_finding_is_an_exit_code_and_comes_first() -> None:
             call_command("pgjobs_doctor", "--json", stdout=out)
         first, second = json.loads(out.getvalue())["findings"]
         assert (first["severity"], second["severity"]) == ("critical", "warning")
-        assert set(first) == {"code", "severity", "what", "measure", "cure"}
+        assert set(first) == {"code", "severity", "what", "measure", "cure", "statement"}
 
 
 def test_a_warning_is_no_failure() -> None:

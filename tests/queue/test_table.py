@@ -3,13 +3,16 @@
 import json
 import re
 import uuid
+from importlib import import_module
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, models, transaction
+from django.db.migrations.loader import MigrationLoader
 from django.db.models.functions import Now
 
 from pgjobs.leases.renew import renew
+from pgjobs.migrations._concurrently import BuildIndex
 from pgjobs.queue.models import Job
 from pgjobs.queue.states import JobStatus
 from tests.leases.factories import claim_ids, pending, running
@@ -162,3 +165,35 @@ def test_choices_of_the_model_are_the_statuses() -> None:
         isinstance(field, models.CharField)
         and [value for value, _ in field.choices or []] == JobStatus.values
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_index_is_built_beside_the_workers_and_again_where_the_build_was_cut_off() -> None:
+    """By migration 0013: nothing where the index is there and valid."""
+    migration = import_module("pgjobs.migrations.0013_indexes_and_system").Migration(
+        "0013_indexes_and_system", "pgjobs"
+    )
+    assert not migration.atomic
+    state = MigrationLoader(connection).project_state(("pgjobs", "0013_indexes_and_system"))
+    name = "pgjobs_job_fingerprint"
+
+    def build() -> int:
+        """Runs what builds that index, and tells which relation holds it now."""
+        with connection.schema_editor(atomic=False) as editor:
+            for operation in migration.operations:
+                if isinstance(operation, BuildIndex) and operation.index.name == name:
+                    operation.database_forwards("pgjobs", editor, state, state)
+        ((oid, valid),) = fetch(
+            "SELECT indexrelid::bigint, indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", name
+        )
+        assert valid
+        return int(oid)
+
+    first = build()
+    assert build() == first
+    fetch("UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s RETURNING 1", first)
+    second = build()
+    assert second != first
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP INDEX {name}")
+    assert build() not in (first, second)

@@ -1,7 +1,9 @@
 """What workers say of themselves and count: by real processes."""
 
+import platform
 import signal
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -42,11 +44,12 @@ def test_a_worker_counts_what_it_settled_and_says_how_it_is(spawn: Spawn, gate: 
     wait_for_deed("held:start")
 
     def seen() -> Worker | None:
-        return Worker.objects.filter(busy=1, last_done_at__isnull=False).first()
+        return Worker.objects.filter(busy=1, last_done_at__isnull=False, chores__has_key="reaper").first()
 
     row = wait_until(seen, 20, "a worker that says it is busy")
     assert row.code_version == "v141" and row.heartbeat_seconds == 0.5 and not row.draining
     assert "jobsapp.ok" in row.handlers and row.rss_bytes > 1_000_000
+    assert row.runtime["python"] == platform.python_version() and datetime.fromisoformat(row.chores["reaper"])
     workers.signal(signal.SIGTERM)
     wait_until(lambda: Worker.objects.filter(draining=True).first(), 20, "a worker that drains")
     open_gate.open()

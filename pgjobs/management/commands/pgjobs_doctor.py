@@ -52,6 +52,8 @@ class Command(BaseCommand):
         for finding in report.findings:
             style = styles.get(finding.severity, self.style.NOTICE)
             self.stdout.write(f"\n{style(finding.severity.value)} {finding.code}: {finding.what}")
+            if finding.statement:
+                self.stdout.write(f"  statement: {finding.statement}")
             self.stdout.write(f"  measure: {finding.measure}\n  cure: {finding.cure}")
         told = ", ".join(f"{count} {severity}" for severity, count in report.counts.items() if count)
         self.stdout.write(f"\n{told or 'Nothing found.'}")
