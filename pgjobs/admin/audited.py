@@ -16,6 +16,8 @@ from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
 
 SHOWN = 20
+_LOOKED = 50
+_CLEARING = {("job", "retry"), ("job", "discard"), ("job", "edit_copy"), ("bulk", "start")}
 
 
 def panel_of(kind: str, target: int | str, clock: datetime) -> Panel:
@@ -47,6 +49,14 @@ def _latest_of(condition: Q, clock: datetime) -> list[dict[str, Any]]:
 def latest(most: int) -> list[dict[str, Any]]:
     """The latest operations on anything."""
     return [_line(each, each.clock) for each in _rows().annotate(clock=Now())[:most]]
+
+
+def last_cleared() -> dict[str, Any] | None:
+    """The latest operation that took failed jobs out of sight, among the latest of all; None when there is none."""
+    for each in _rows().annotate(clock=Now())[:_LOOKED]:
+        if each.done and (each.target_kind, each.verb) in _CLEARING:
+            return _line(each, each.clock)
+    return None
 
 
 def sentence(action: Any) -> str:

@@ -32,7 +32,7 @@ class Bar:
 def bars(
     title: str, told: str, points: Sequence[Bar], columns: tuple[str, str] = ("done", "failed")
 ) -> SafeString:
-    """Stacked bars; failures are hatched too, so that colour is never the only sign."""
+    """Stacked bars; failures are hatched too, so that colour is never the only sign. What has no name is left out."""
     most = max((point.ok + point.bad for point in points), default=0) or 1
     step = WIDTH / max(len(points), 1)
     pattern = f"pgjobs-hatch-{next(_numbers) % 1_000_000}"
@@ -52,9 +52,15 @@ def bars(
         if point.mark:
             drawn.append(_mark(x, point.mark))
     axis = _axis([point.label for point in points])
-    rows = [(point.label, _number(point.ok), _number(point.bad)) for point in points]
-    tones = dict(zip(columns, ("pgjobs-ok", "pgjobs-bad"), strict=True))
+    shown = [place for place, name in enumerate(columns) if name]
+    tones = {columns[place]: ("pgjobs-ok", "pgjobs-bad")[place] for place in shown}
+    rows = [(each.label, *(_number((each.ok, each.bad)[place]) for place in shown)) for each in points]
     return _chart(title, told, "".join(drawn) + axis, tones, rows)
+
+
+def failures(title: str, told: str, points: Sequence[Bar]) -> SafeString:
+    """Bars of failures alone, hatched."""
+    return bars(title, told, points, ("", "failures"))
 
 
 def lines(
@@ -81,11 +87,11 @@ def lines(
     return _chart(title, told, "".join(drawn) + _axis(labels), dict(zip(series, _LINES, strict=False)), rows)
 
 
-def sparkline(title: str, values: Sequence[float]) -> SafeString:
+def sparkline(title: str, values: Sequence[float], kind: str = "ok") -> SafeString:
     """A row of thin bars without axes, for a cell of a table."""
     most = max(values, default=0) or 1
     drawn = "".join(
-        _rect("pgjobs-ok", number * 5, 20 - value / most * 20, 4, value / most * 20)
+        _rect(f"pgjobs-{kind}", number * 5, 20 - value / most * 20, 4, value / most * 20)
         for number, value in enumerate(values)
         if value
     )

@@ -1,21 +1,27 @@
-"""Errors: how many causes, since when, what the jobs of one have in common, and what is safe to retry."""
+"""Errors: how many causes, since when, who knows of them, and what is safe to retry."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
-from pgjobs.admin import bulkplan, errorrows, navigation, tracebacks
+from pgjobs.admin import audited, bulkplan, errordetail, errorrows, errorverbs, navigation
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
-from pgjobs.health.errors import error_groups, group_detail
+from pgjobs.admin.pages import FRAGMENT
+from pgjobs.health.errors import error_groups
 from pgjobs.queue.proxies import ErrorGroup
+from pgjobs.queue.standing import OPEN
 from pgjobs.queue.states import JobStatus
+
+_TABS = ("open", "acknowledged", "all")
+_FLAGS = ("lately", "new")
+_NAMES = ("queue", "job_type")
 
 
 @admin.register(ErrorGroup)
@@ -23,7 +29,11 @@ class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of causes in the place of a list of rows; the id of a cause is its fingerprint."""
 
     list_template, list_seconds = "pgjobs/admin/errors.html", 10
-    row_template = "pgjobs/admin/error.html"
+    row_template, row_seconds = "pgjobs/admin/error.html", 10
+
+    def get_urls(self) -> list[Any]:
+        """The addresses of the verbs, beside Django's own."""
+        return [*errorverbs.urls(self), *super().get_urls()]
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """One cause."""
@@ -33,96 +43,63 @@ class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
 
     def list_content(self, request: HttpRequest) -> dict[str, Any]:
         """One row per cause."""
-        wanted = {name: request.GET.get(name, "") for name in ("queue", "job_type")}
-        lately = request.GET.get("lately") == "1"
+        given = _given(request)
         site = self.admin_site
-
-        def read() -> dict[str, Any]:
-            found, at = error_groups(), errorrows.clock()
-            shown = [
-                group
-                for group in found.groups
-                if wanted["queue"] in ("", group.queue)
-                and wanted["job_type"] in ("", group.job_type)
-                and (group.last_hour or not lately)
-            ]
-            if found.complete:
-                navigation.keep_badges(site, errorgroup=f"{len(found.groups):,}")
-            return {
-                "rows": [errorrows.row(group, at, site) for group in shown],
-                "complete": found.complete,
-                "causes": str(len(shown)),
-            }
-
         return {
-            "groups": panel(read),
-            "filters": {name: value for name, value in wanted.items() if value},
-            "lately": lately,
+            "groups": panel(lambda: self._rows(given)),
+            "tabs": [_tab(name, given) for name in _TABS],
+            "filters": {name: given[name] for name in (*_NAMES, *_FLAGS) if given[name]},
+            "given": given,
+            "next": _address(request),
+            "plans": bulkplan.offered(request, JobStatus.DEAD.value),
+            **errorverbs.context(request, site),
+        }
+
+    def _rows(self, given: dict[str, str]) -> dict[str, Any]:
+        site, found = self.admin_site, error_groups()
+        if found.complete:
+            still_open = sum(group.state == OPEN for group in found.groups)
+            navigation.keep_badges(site, errorgroup=f"{still_open:,}")
+        shown = found.chosen(
+            state=given["state"],
+            queue=given["queue"],
+            job_type=given["job_type"],
+            lately=bool(given["lately"]),
+            new=bool(given["new"]),
+        )
+        return {
+            "rows": [errorrows.row(group, found, site) for group in shown],
+            "complete": found.complete,
+            "causes": str(len(shown)),
+            "version": found.deployed.version if found.deployed else "",
+            "queues": _choices((group.queue for group in found.groups), given["queue"]),
+            "job_types": _choices((group.job_type for group in found.groups), given["job_type"]),
+            "cleared": None if found.groups else audited.last_cleared(),
         }
 
     def _one(self, request: HttpRequest, fingerprint: str) -> dict[str, Any]:
-        site = self.admin_site
-        group = panel(lambda: self._head(fingerprint))
-        detail = panel(lambda: self._detail(fingerprint))
-        jobs = reverse("admin:pgjobs_job_changelist", current_app=site.name)
-        return {
-            "group": group,
-            "detail": detail,
-            "fingerprint": fingerprint or "no fingerprint",
-            "jobs_url": f"{jobs}?{urlencode({'q': f'fp:{fingerprint}'})}" if fingerprint else "",
-            "bulk_url": self.bulk_url(request, fingerprint),
-            "ticket": _ticket(group.value, detail.value),
-        }
-
-    def bulk_url(self, request: HttpRequest, fingerprint: str) -> str:
-        """Where all dead jobs of a cause are acted upon; empty for those who may not."""
-        status = JobStatus.DEAD.value
-        if not fingerprint or not bulkplan.offered(request, status):
-            return ""
-        return bulkplan.address(self.admin_site, status=status, fingerprint=fingerprint)
-
-    def _head(self, fingerprint: str) -> dict[str, Any] | None:
-        at = errorrows.clock()
-        for group in error_groups().groups:
-            if group.fingerprint == fingerprint:
-                return errorrows.row(group, at, self.admin_site)
-        return None
-
-    def _detail(self, fingerprint: str) -> dict[str, Any] | None:
-        found = group_detail(fingerprint)
-        if found is None:
-            return None
-        text = str(found.sample.get("traceback") or "")
-        return {
-            "looked_at": str(found.looked_at),
-            "shared": [
-                (trait, [(value, str(count), count == found.looked_at) for value, count in values])
-                for trait, values in found.shared.items()
-            ],
-            "newest": [(str(pk), self.url_of(pk)) for pk in found.newest_ids],
-            "oldest": [(str(pk), self.url_of(pk)) for pk in found.oldest_ids],
-            "message": ": ".join(
-                str(found.sample[key]) for key in ("type", "message") if found.sample.get(key)
-            ),
-            "traceback": tracebacks.shown(text) if text else "",
-            "text": text,
-        }
+        return errordetail.content(self, request, fingerprint)
 
 
-def _ticket(group: Any, detail: Any) -> str:
-    """The cause as Markdown, for a ticket."""
-    if not group or not detail:
-        return ""
-    shared = ", ".join(
-        f"{trait} {values[0][0]} ({values[0][1]})" for trait, values in detail["shared"] if values
-    )
-    lines = [
-        f"### {group['error']}: {group['message']}",
-        f"- job type `{group['job_type']}`, {group['jobs']} jobs, fingerprint `{group['fingerprint']}`",
-        f"- the newest {detail['looked_at']} share: {shared}",
-        f"- newest jobs: {', '.join(pk for pk, _ in detail['newest'])}",
-        "```",
-        detail["text"][-4_000:],
-        "```",
-    ]
-    return "\n".join(lines)
+def _given(request: HttpRequest) -> dict[str, str]:
+    given = {name: request.GET.get(name, "") for name in _NAMES}
+    given |= {name: "1" if request.GET.get(name) == "1" else "" for name in _FLAGS}
+    state = request.GET.get("state", "")
+    return {**given, "state": state if state in _TABS else OPEN}
+
+
+def _address(request: HttpRequest) -> str:
+    """Of the page, filters included, whichever of its tabs' refreshes asks."""
+    params = request.GET.copy()
+    params.pop(FRAGMENT, None)
+    return f"{request.path}?{params.urlencode()}"
+
+
+def _tab(name: str, given: dict[str, str]) -> dict[str, Any]:
+    params = {key: value for key, value in {**given, "state": name}.items() if value}
+    return {"label": name, "url": f"?{urlencode(params)}", "current": given["state"] == name}
+
+
+def _choices(names: Iterable[str], chosen: str) -> list[str]:
+    """What may be chosen, the present choice among it even where nothing has it any more."""
+    return sorted({*names, *([chosen] if chosen else [])})

@@ -66,7 +66,7 @@ class OverviewAdmin(ListPage, LedToJobAdmin):
             "queues": _queues(seen, site, drawn.value[1] if drawn.value else {}),
             "ranges": [(each, each == name) for each in figures.RANGES],
             "charts": Panel(drawn.value[0] if drawn.value else None, drawn.problem),
-            "errors": panel(lambda: errorrows.lately(site, verdict.checked_at)),
+            "errors": panel(lambda: errorrows.lately(site, seen.known_causes)),
             "actions": panel(lambda: audited.latest(_ACTIONS)) if may("pgjobs.view_operatoraction") else None,
             "empty": panel(lambda: _nothing_yet(seen)).value is True,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,26 +13,34 @@ from pgjobs.redaction import PAYLOAD_READ, TEXT_READ
 
 LATELY_LIMIT = 500
 """Dead and failed jobs of the last hour are counted so far."""
+LEAST_DEAD, TIMES_USUAL = 10, 10
+"""So many jobs of a type in the last hour, and so many times the usual number, are worth a problem."""
 
-_SAMPLE = 300  # jobs of the last hour that are told apart by cause
+_SAMPLE = 300  # jobs of the last hour, of either status, that are told apart by cause
+_LOOKED = 1_000  # the same where what somebody knows of must be passed over
 _CAUSES = 20
 _HEAD = 100  # rows at the head of a queue: what nobody claims stays there
 
 _LATELY = """
-(SELECT t.id, t.job_type, t.fingerprint, t.error_class, t.completed_at FROM pgjobs_job AS t
- WHERE t.status = '{status}' AND t.discarded_at IS NULL AND t.completed_at > statement_timestamp() - interval '1 hour'
- ORDER BY t.completed_at DESC LIMIT %(sample)s)"""
+(SELECT looked.* FROM (
+    SELECT t.id, t.status, t.fingerprint FROM pgjobs_job AS t
+    WHERE t.status = '{status}' AND t.discarded_at IS NULL
+      AND t.completed_at > statement_timestamp() - interval '1 hour'
+    ORDER BY t.completed_at DESC LIMIT %(looked)s) AS looked
+ WHERE COALESCE(looked.fingerprint, '') <> ALL(%(known)s::text[]) LIMIT %(sample)s)"""
 
 _NEW_CAUSES = f"""
 WITH lately AS MATERIALIZED ({_LATELY.format(status="dead")} UNION ALL {_LATELY.format(status="failed")}),
+cut AS (SELECT EXISTS (SELECT 1 FROM lately GROUP BY status HAVING count(*) >= %(sample)s) AS is_cut),
 cause AS MATERIALIZED (
     SELECT fingerprint, count(*) AS jobs, max(id) AS newest FROM lately WHERE fingerprint IS NOT NULL
     GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT %(causes)s
 )
-SELECT cause.fingerprint, cause.jobs, oldest.completed_at, sample.job_type, sample.error_class,
+SELECT cause.fingerprint, cause.jobs, cut.is_cut, oldest.completed_at, sample.job_type, sample.error_class,
        left(sample.last_error, {TEXT_READ}), sample.queue,
        CASE WHEN pg_column_size(sample.payload) <= {PAYLOAD_READ} THEN sample.payload END
 FROM cause
+CROSS JOIN cut
 CROSS JOIN LATERAL (
     SELECT t.completed_at FROM pgjobs_job AS t
     WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
@@ -40,7 +49,15 @@ JOIN pgjobs_job AS sample ON sample.id = cause.newest
 WHERE oldest.completed_at > statement_timestamp() - interval '1 hour'
 ORDER BY cause.jobs DESC, cause.fingerprint"""  # noqa: S608 - the template above
 
-_DEAD_RATES = """
+# The figures per minute know no causes, so what somebody knows of is taken off by its share of the latest.
+_KNOWN_SHARES = """
+SELECT job_type, count(*) FILTER (WHERE fingerprint = ANY(%(known)s::text[]))::float8 / count(*) FROM (
+    SELECT t.job_type, t.fingerprint FROM pgjobs_job AS t
+    WHERE t.status = 'dead' AND t.discarded_at IS NULL AND t.completed_at > statement_timestamp() - interval '1 hour'
+    ORDER BY t.completed_at DESC LIMIT %(looked)s) AS lately
+WHERE job_type = ANY(%(job_types)s::text[]) GROUP BY job_type"""
+
+_DEAD_RATES = f"""
 SELECT job_type, min(queue), lately, usual FROM (
     SELECT job_type, min(queue) AS queue,
            COALESCE(sum(dead) FILTER (WHERE minute > statement_timestamp() - interval '1 hour'), 0)::bigint AS lately,
@@ -48,8 +65,8 @@ SELECT job_type, min(queue), lately, usual FROM (
                AS usual
     FROM pgjobs_minute WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
     GROUP BY job_type
-) AS each WHERE usual > 0 AND lately >= 10 AND lately > 10 * usual
-GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""
+) AS each WHERE usual > 0 AND lately >= {LEAST_DEAD} AND lately > {TIMES_USUAL} * usual
+GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
 
 # The index of fingerprints has exactly the rows in question; the last hour is counted along the index by time.
 _DEAD = """
@@ -129,6 +146,8 @@ class NewCause:
 
     fingerprint: str
     jobs: int
+    more: bool
+    """Whether only so many were looked at."""
     first_at: dt.datetime
     job_type: str
     error_class: str | None
@@ -195,15 +214,28 @@ class Burden:
     detail: str
 
 
-def read_new_causes(reader: Reader) -> list[NewCause]:
-    """Among the newest jobs that ended badly in the last hour; the most frequent first."""
-    found = reader.ask(_NEW_CAUSES, sample=_SAMPLE, causes=_CAUSES)
+def read_new_causes(reader: Reader, *, known: Sequence[str] = ()) -> list[NewCause]:
+    """Among the newest jobs that ended badly in the last hour; the most frequent first.
+
+    ``known`` are fingerprints that are passed over, since somebody knows of them.
+    """
+    looked = _LOOKED if known else _SAMPLE
+    found = reader.ask(_NEW_CAUSES, sample=_SAMPLE, looked=looked, known=list(known), causes=_CAUSES)
     return [NewCause(*_with_json(row)) for row in found]
 
 
-def read_dead_rates(reader: Reader) -> list[tuple[str, str, int, float]]:
-    """Job types with ten times as many dead in the last hour as usual: type, queue, number, usual number."""
-    return [(name, queue, n, usual) for name, queue, n, usual in reader.ask(_DEAD_RATES, causes=_CAUSES)]
+def read_dead_rates(reader: Reader, *, known: Sequence[str] = ()) -> list[tuple[str, str, int, float]]:
+    """Job types with ten times as many dead in the last hour as usual: type, queue, number, usual number.
+
+    Of the number is left out what died of ``known`` fingerprints.
+    """
+    found = [(name, queue, n, usual) for name, queue, n, usual in reader.ask(_DEAD_RATES, causes=_CAUSES)]
+    if not found or not known:
+        return found
+    job_types = [name for name, *_ in found]
+    shares = dict(reader.ask(_KNOWN_SHARES, known=list(known), job_types=job_types, looked=_LOOKED))
+    left = [(name, queue, round(n * (1 - shares.get(name, 0.0))), usual) for name, queue, n, usual in found]
+    return [each for each in left if each[2] >= LEAST_DEAD and each[2] > TIMES_USUAL * each[3]]
 
 
 def read_dead(reader: Reader, *, most: int) -> tuple[int, int]:

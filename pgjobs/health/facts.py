@@ -14,6 +14,7 @@ from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow, read_workers, serving
 from pgjobs.queue.models import QueuePause
 from pgjobs.queue.pauses import QUEUE, paused
+from pgjobs.queue.standing import Standing, standing
 from pgjobs.queue.stats import COUNT_LIMIT
 
 READY_LIMIT = 1_000
@@ -75,13 +76,25 @@ class Facts:
 
     @property
     def new_causes(self) -> list[endings.NewCause]:
-        """Fingerprints of the last hour."""
-        return self._once("new_causes", lambda: endings.read_new_causes(self.reader))
+        """Fingerprints of the last hour that nobody knows of."""
+        known = self.known_causes
+        return self._once("new_causes", lambda: endings.read_new_causes(self.reader, known=known))
 
     @property
     def dead_rates(self) -> list[tuple[str, str, int, float]]:
-        """Types that die far more than usual."""
-        return self._once("dead_rates", lambda: endings.read_dead_rates(self.reader))
+        """Types that die far more than usual, of causes that nobody knows of."""
+        known = self.known_causes
+        return self._once("dead_rates", lambda: endings.read_dead_rates(self.reader, known=known))
+
+    @property
+    def standing(self) -> dict[str, Standing]:
+        """What is acknowledged or muted, and what was and came back, by fingerprint."""
+        return self._once("standing", lambda: self.reader.within(lambda: standing(using=self.reader.using)))
+
+    @property
+    def known_causes(self) -> list[str]:
+        """Fingerprints that somebody knows of: they are not told."""
+        return [name for name, each in self.standing.items() if each.holds]
 
     @property
     def dead(self) -> tuple[int, int]:

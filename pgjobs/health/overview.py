@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from django.db import Error
@@ -54,6 +54,8 @@ class Overview:
     """In force, as far as they could be read."""
     missing: dict[str, str]
     """Part that could not be read -> why."""
+    known_causes: list[str] = field(default_factory=list)
+    """Fingerprints that somebody has acknowledged or muted."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -72,6 +74,7 @@ def overview(*, using: str | None = None) -> Overview:
     workers: list[WorkerRow] | None = None
     queues: list[QueueRow] | None = None
     totals: Totals | None = None
+    known: list[str] = []
     pauses: list[QueuePause] = []
     with Reader(using or get_settings().database) as reader:
         facts = Facts(reader, far=True)
@@ -89,7 +92,11 @@ def overview(*, using: str | None = None) -> Overview:
             pauses = facts.pauses
         except Error as error:
             missing["pauses"] = told(error)
-    return Overview(verdict, queues, workers, totals, pauses, missing)
+        try:
+            known = facts.known_causes
+        except Error as error:
+            missing["errors"] = told(error)
+    return Overview(verdict, queues, workers, totals, pauses, missing, known)
 
 
 def _plain(row: QueueRow | Totals) -> dict[str, Any]:

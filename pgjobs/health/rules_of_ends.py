@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import shlex
 from collections.abc import Iterator
 
 from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.verdict import Problem
-from pgjobs.redaction import redacted_start
+from pgjobs.queue.standing import Standing
+from pgjobs.redaction import redacted_start, redacted_text
+
+_LATELY = dt.timedelta(hours=1)
 
 
 def dead_new(facts: Facts) -> Iterator[Problem]:
-    """Causes that were not there an hour ago, and types that die far more than they use to."""
-    told = set()
+    """Causes that were not there an hour ago or came back, and types that die far more than they use to."""
+    told: set[str | None] = set()
     for cause in facts.new_causes:
         told.add(cause.job_type)
         told_by = redacted_start(cause.error, payload=cause.payload, job_type=cause.job_type)
         error = " ".join(told_by.split())[:120]
         yield Problem(
             "DEAD_NEW",
-            f"{many(cause.jobs, 'job')} of {cause.job_type} ended by a cause not seen before: {error}",
-            "Look at the group of this error; retry it when the cause is gone.",
+            f"{many(cause.jobs + cause.more, 'job', cause.jobs)} of {cause.job_type} ended by a cause not seen "
+            f"before: {error}",
+            _cure(cause.fingerprint),
             cause.first_at,
             cause.queue,
             "fingerprint",
             cause.fingerprint,
+        )
+    for back in _came_back(facts):
+        told.add(back.job_type)
+        yield Problem(
+            "DEAD_NEW",
+            f"{back.error_class or 'An error'} of {back.job_type} came back on {back.version}; {back.by} had "
+            f"acknowledged it on {back.since:%Y-%m-%d}: {redacted_text(' '.join(back.note.split()))[:120]}",
+            _cure(back.fingerprint),
+            back.back_at,
+            back.queue or "",
+            "fingerprint",
+            back.fingerprint,
         )
     for job_type, queue, lately, usual in facts.dead_rates:
         if job_type not in told:
@@ -38,6 +56,22 @@ def dead_new(facts: Facts) -> Iterator[Problem]:
                 "job_type",
                 job_type,
             )
+
+
+def _came_back(facts: Facts) -> Iterator[Standing]:
+    """What was acknowledged and is open again since the last hour, apart from what is told as new."""
+    new = {cause.fingerprint for cause in facts.new_causes}
+    for each in facts.standing.values():
+        if each.back_at and facts.clock - each.back_at < _LATELY and each.fingerprint not in new:
+            yield each
+
+
+def _cure(fingerprint: str) -> str:
+    name = shlex.quote(fingerprint[:12])
+    return (
+        f"Look at the group of this error (manage.py pgjobs_errors show {name}); retry it when the cause "
+        f"is gone, or acknowledge it."
+    )
 
 
 def dead_total(facts: Facts) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     A default that is read once: no table is rewritten, and workers of the version before go on.
     """
 
-    dependencies = [("pgjobs", "0012_pages")]
+    dependencies = [("pgjobs", "0015_acknowledgement")]
 
     operations = [
         migrations.AddField(

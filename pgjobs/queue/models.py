@@ -276,6 +276,7 @@ class OperatorAction(models.Model):
         APPROVAL = "approval", "approval"
         BULK = "bulk", "bulk operation"
         WORKER = "worker", "worker"
+        ERROR = "error", "error"
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(db_default=Now(), editable=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgjobs.queue.models import OperatorAction
+from pgjobs.queue.standing import ACKNOWLEDGED, MUTED
 from pgjobs.queue.states import CANCELLABLE, DISCARDABLE, RELEASABLE, RETRYABLE, JobStatus
 
 _T = OperatorAction.Target
@@ -48,6 +49,9 @@ RIGHTS: tuple[Right, ...] = (
     _right(_T.QUEUE, "resume", "pause_queue"),
     _right(_T.TYPE, "pause", "pause_queue"),
     _right(_T.TYPE, "resume", "pause_queue"),
+    _right(_T.ERROR, "acknowledge", "acknowledge_error"),
+    _right(_T.ERROR, "mute", "acknowledge_error"),
+    _right(_T.ERROR, "unacknowledge", "acknowledge_error", ACKNOWLEDGED, MUTED),
     _right(_T.EXECUTION, "resume", "resume_execution", "paused"),
     _right(_T.EXECUTION, "retry", "resume_execution", "failed"),
     _right(_T.EXECUTION, "pause", "resume_execution", "enqueued", "waiting"),
@@ -73,6 +77,7 @@ OPERATOR = (
     "release_job",
     "discard_job",
     "pause_queue",
+    "acknowledge_error",
     "resume_execution",
     "signal_execution",
 )

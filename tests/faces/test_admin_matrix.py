@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from pgjobs.models import Execution, Job, OperatorAction
+from pgjobs.models import Acknowledgement, Execution, Job, OperatorAction
+from pgjobs.queue.acknowledging import acknowledge, mute
 from pgjobs.queue.rights import RIGHTS, Right
+from pgjobs.queue.standing import mark
+from pgjobs.queue.standing import standing as standings
 from pgjobs.queue.states import JobStatus
 from pgjobs.workflows.states import ExecutionStatus
 from tests.faces.pages import VIEW, address, person, text_of
@@ -40,16 +44,40 @@ def press_execution(client: Client, row: Execution, right: Right) -> Any:
     return client.post(address(f"execution_{right.verb}", row.pk), data)
 
 
-CASES = [
-    (right, status)
-    for right in RIGHTS
-    for status in {"job": JobStatus.values, "execution": ExecutionStatus.values}.get(right.target, ())
-]
+class Cause:
+    """Stands for the row of a cause, which has none while it is open."""
+
+    objects = Acknowledgement.objects
+
+    def __init__(self, status: str) -> None:
+        self.pk = "f00d"
+        make_job("dead", fingerprint=self.pk)
+        if status == "acknowledged":
+            acknowledge([self.pk], actor="ben", reason="known")
+        elif status == "muted":
+            mute([self.pk], until=timedelta(hours=1), actor="ben", reason="known")
+
+
+def press_error(client: Client, row: Cause, right: Right) -> Any:
+    seen = f"{mark(standings().get(row.pk))}:{row.pk}"
+    data = {"fingerprint": row.pk, "seen": seen, "reason": "asked for", "hours": "2"}
+    return client.post(address(f"errorgroup_{right.verb}"), data)
+
+
+PRESS: dict[str, Act] = {"job": press_job, "execution": press_execution, "error": press_error}
+STATES = {
+    "job": JobStatus.values,
+    "execution": ExecutionStatus.values,
+    "error": ["open", "acknowledged", "muted"],
+}
+CASES = [(right, status) for right in RIGHTS for status in STATES.get(right.target, ())]
 
 
 def made(right: Right, status: str) -> Any:
     if right.target == "execution":
         return execution(status)
+    if right.target == "error":
+        return Cause(status)
     columns: dict[str, Any] = {"available_at": "2100-01-01T00:00:00Z"} if status == "pending" else {}
     if right.verb == "restore" and status in right.states:
         columns["discarded_at"] = "2026-01-01T00:00:00Z"
@@ -65,7 +93,7 @@ def standing(row: Any) -> list[Any]:
 @pytest.mark.parametrize(("right", "status"), CASES, ids=lambda each: getattr(each, "verb", each))
 def test_a_verb_moves_what_it_fits_for_those_who_may_and_nothing_else(right: Right, status: str) -> None:
     row = made(right, status)
-    press: Act = press_job if right.target == "job" else press_execution
+    press = PRESS[right.target]
     codename = right.permission.removeprefix("pgjobs.")
     besides = ["retry_job"] if right.verb == "edit_copy" else []
     others = [name for name in CODENAMES if name != codename]
@@ -75,7 +103,7 @@ def test_a_verb_moves_what_it_fits_for_those_who_may_and_nothing_else(right: Rig
 
     assert refused.status_code == 403
     assert standing(row) == before
-    [told] = OperatorAction.objects.all()
+    told = OperatorAction.objects.latest("pk")
     assert (told.verb, told.target_kind, told.target_ids) == (right.verb, right.target, [row.pk])
     assert (told.actor, told.via, told.refused, told.done) == ("everything-else", "admin", 1, 0)
 
@@ -95,7 +123,7 @@ def test_who_may_not_look_may_not_act(right: Right, client: Client) -> None:
     row = made(right, min(right.states, default="succeeded"))
     blind = person("blind", *CODENAMES)
     User.objects.get(username="blind").user_permissions.remove(*Permission.objects.filter(codename__in=VIEW))
-    press: Act = press_job if right.target == "job" else press_execution
+    press = PRESS[right.target]
     before = standing(row)
 
     assert press(blind, row, right).status_code == 403

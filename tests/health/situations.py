@@ -2,137 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from tests.support.own_database import connection
+from tests.health.seeds import approval, bulk, execution, job, known, minute, pause, worker
+from tests.health.seeds import run as run
 
 Seed = Callable[[], None]
-
-
-def run(sql: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-
-
-def job(status: str = "pending", *, ago: float = 0, queue: str = "default", **columns: Any) -> int:
-    """One job; `ago` seconds since it became due, or since it ended."""
-    values: dict[str, Any] = {"job_type": "jobsapp.ok", "queue": queue, "status": status, **columns}
-    if status == "running":
-        values |= {"lease_owner": columns.get("lease_owner", "w-1"), "lease_token": str(uuid.uuid4())}
-        values |= {"attempt_count": 1}
-    names, marks = list(values), ["%s"] * len(values)
-    since = "statement_timestamp() - make_interval(secs => %s)"
-    times = {"available_at": since, "created_at": since}
-    if status == "running":
-        times = {"lease_expires_at": since, "started_at": since, "heartbeat_at": since}
-    elif status != "pending":
-        times["completed_at"] = since
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO pgjobs_job ({', '.join([*names, *times])}) "  # noqa: S608
-            f"VALUES ({', '.join([*marks, *times.values()])}) RETURNING id",
-            [*values.values(), *([ago] * len(times))],
-        )
-        return int(cursor.fetchone()[0])
-
-
-def worker(
-    name: str = "w-1",
-    *,
-    queues: str = "[]",
-    beat: float = 1,
-    poll: float = 1,
-    started: float = 3600,
-    done: float | None = None,
-    stopped: float | None = None,
-    slots: int = 2,
-    version: str = "",
-    handlers: str | None = None,
-    draining: bool = False,
-) -> None:
-    """One process; numbers are seconds ago."""
-    ago = "statement_timestamp() - make_interval(secs => %s::float8)"
-    run(
-        "INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, code_version, handlers, draining, "  # noqa: S608
-        "heartbeat_seconds, heartbeat_at, last_poll_at, started_at, last_done_at, stopped_at) "
-        f"VALUES (%s, 'host-a', 4711, '1', %s, %s, %s, %s, %s, 10, {ago}, {ago}, {ago}, {ago}, {ago})",
-        name,
-        queues,
-        slots,
-        version,
-        handlers,
-        draining,
-        beat,
-        poll,
-        started,
-        done,
-        stopped,
-    )
-
-
-def minute(
-    ago: float, queue: str = "default", job_type: str = "jobsapp.ok", done: int = 0, dead: int = 0
-) -> None:
-    """Figures of the minute so many seconds ago."""
-    run(
-        "INSERT INTO pgjobs_minute (minute, queue, job_type, done, dead, wait_counts, run_counts) VALUES "
-        "(date_trunc('minute', statement_timestamp() - make_interval(secs => %s)), %s, %s, %s, %s, '{1}', '{1}')",
-        ago,
-        queue,
-        job_type,
-        done,
-        dead,
-    )
-
-
-def execution(status: str, *, ago: float = 0, reason: str = "", queue: str = "default") -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO pgjobs_execution (workflow_name, status, queue, available_at, updated_at, pause_reason) "
-            "SELECT 'shop.fulfil', %s, %s, at, at, %s "
-            "FROM (SELECT statement_timestamp() - make_interval(secs => %s) AS at) AS t RETURNING id",
-            [status, queue, reason, ago],
-        )
-        return int(cursor.fetchone()[0])
-
-
-def approval(*, ago: float) -> None:
-    pk = execution("waiting", ago=ago + 60)
-    run(
-        "INSERT INTO pgjobs_wait (execution_id, step_id, kind, ordinal, wake_at) "
-        "VALUES (%s, 'ok#1', 'approval', 1, statement_timestamp() - make_interval(secs => %s))",
-        pk,
-        ago,
-    )
-
-
-def pause(name: str, *, kind: str = "queue", ago: float, until: float | None = None) -> None:
-    run(
-        'INSERT INTO pgjobs_queuepause (kind, name, reason, "by", since, until) VALUES (%s, %s, %s, %s, '
-        "statement_timestamp() - make_interval(secs => %s), statement_timestamp() + make_interval(secs => %s::float8))",
-        kind,
-        name,
-        "db migration",
-        "ana",
-        ago,
-        until,
-    )
-
-
-def bulk(ago: float, *, state: str = "running", pace: float | None = None) -> None:
-    run(
-        "INSERT INTO pgjobs_bulkoperation (verb, filter, options, upper_id, before, reason, actor, via, state, pace, "
-        "total, done, skipped, conflict, failed, watched, conflicts, cursor_id, allowance, carried_by, note, "
-        "progress_at) "
-        "VALUES ('retry', '{}', '{}', 1, now(), 'r', 'ana', 'api', %s, %s, 312, 40, 0, 0, 0, '[]', '[]', 0, 0, '', '', "
-        "statement_timestamp() - make_interval(secs => %s))",
-        state,
-        pace,
-        ago,
-    )
 
 
 @dataclass(frozen=True)
@@ -251,6 +127,48 @@ SITUATIONS = (
         (("DEAD_NEW", "default"),),
         None,
         ("30 jobs of jobsapp.ok", "1.0 is usual"),
+    ),
+    Situation(
+        "causes that somebody knows of",
+        _seeds(
+            *[lambda: job("dead", ago=600, fingerprint="f1", completed_by="w-1")] * 12,
+            lambda: job("failed", ago=60, fingerprint="f2"),
+            lambda: known("f1", ago=500),
+            lambda: known("f2", ago=50, until=600),
+            lambda: worker(version="v140"),
+            lambda: minute(600, dead=30),
+            lambda: minute(40_000, dead=24),
+        ),
+    ),
+    Situation(
+        "a mute that has ended",
+        _seeds(
+            *[lambda: job("failed", ago=600, fingerprint="f1", queue="q")] * 2,
+            lambda: known("f1", ago=500, until=-1),
+        ),
+        (("DEAD_NEW", "q"),),
+        600,
+        ("2 jobs of jobsapp.ok",),
+    ),
+    Situation(
+        "an acknowledged cause came back on another version",
+        _seeds(
+            lambda: worker("w-1", version="v140", started=9_000, stopped=4_000, beat=4_000, poll=4_000),
+            lambda: worker("w-2", version="v141", started=700),
+            lambda: job("dead", ago=90_000, fingerprint="f1", completed_by="w-1"),
+            lambda: known("f1", ago=80_000),
+            lambda: job("dead", ago=300, fingerprint="f1", completed_by="w-2", error_class="Declined"),
+        ),
+        (("DEAD_NEW", "default"),),
+        300,
+        ("Declined of jobsapp.ok came back on v141; ben", "password=«redacted»"),
+    ),
+    Situation(
+        "more of a new cause than are told apart",
+        _seeds(*[lambda: job("dead", ago=600, fingerprint="f1")] * 301),
+        (("DEAD_NEW", "default"),),
+        600,
+        ("300+ jobs of jobsapp.ok",),
     ),
     Situation(
         "nobody knows the type",

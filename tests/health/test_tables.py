@@ -6,7 +6,8 @@ import pytest
 from django.db import DatabaseError
 
 from pgjobs.health import errors, facts, queues
-from pgjobs.health.errors import error_groups, group_detail
+from pgjobs.health.errorgroup import group_detail
+from pgjobs.health.errors import error_groups
 from pgjobs.health.examination import examine
 from pgjobs.health.overview import overview
 from pgjobs.health.phrases import counted, many, span
