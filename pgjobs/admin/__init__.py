@@ -1,6 +1,7 @@
 """The operator's pages. They only show; rows are moved by verbs alone."""
 
 from pgjobs.admin import (
+    activity,
     approvals,
     archived,
     audit,
@@ -10,11 +11,13 @@ from pgjobs.admin import (
     overview,
     queues,
     running,
+    tasktypes,
     workers,
     workflows,
 )
 
 __all__ = [
+    "activity",
     "approvals",
     "archived",
     "audit",
@@ -24,6 +27,7 @@ __all__ = [
     "overview",
     "queues",
     "running",
+    "tasktypes",
     "workers",
     "workflows",
 ]

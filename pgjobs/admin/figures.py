@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import charts
 from pgjobs.admin.ages import seconds_in_words
 from pgjobs.health import series
+from pgjobs.queue.rollups import BOUNDS
 
 RANGES = {"60m": 60, "6h": 360, "24h": 1_440, "7d": 10_080}
 """Minutes by name."""
@@ -24,6 +26,38 @@ def both(name: str, queue: str | None = None) -> list[SafeString]:
     """The two charts of a range."""
     points = series.throughput(minutes=RANGES[name], queue=queue)
     return [_throughput(points, name), _waiting(points, name)]
+
+
+def of_task(points: list[series.Point], name: str) -> list[SafeString]:
+    """The charts of one type of job: the same two, and how long it ran."""
+    return [_throughput(points, name), _waiting(points, name), _running(points, name)]
+
+
+def histogram(counts: Sequence[int], name: str) -> SafeString:
+    """Run times by bucket."""
+    bounds = [*(seconds_in_words(bound) for bound in BOUNDS), "longer"]
+    shown = list(zip(bounds, counts, strict=False))
+    told = "No attempt has ended in this time."
+    if total := sum(counts):
+        most = max(range(len(counts)), key=counts.__getitem__)
+        least = f"{bounds[most - 1]} and " if most else "0 and "
+        told = f"{total:,} attempts; most of them, {counts[most]:,}, ran between {least}{bounds[most]}."
+    return charts.histogram(f"Run times, last {name}", told, shown, "attempts")
+
+
+def _running(points: list[series.Point], name: str) -> SafeString:
+    known = [point.run_p95 for point in points if point.run_p95 is not None]
+    told = "No attempt has ended in this time."
+    if known:
+        told = (
+            f"19 of 20 attempts ran less than {seconds_in_words(known[-1])} of late, and less than "
+            f"{seconds_in_words(max(known))} at worst; each to within a factor of two."
+        )
+    lines: dict[str, Any] = {
+        "p50 (s)": [point.run_p50 for point in points],
+        "p95 (s)": [point.run_p95 for point in points],
+    }
+    return charts.lines(f"Run time, last {name}", told, [_label(point.at, name) for point in points], lines)
 
 
 def _throughput(points: list[series.Point], name: str) -> SafeString:

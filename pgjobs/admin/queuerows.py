@@ -1,4 +1,4 @@
-"""One row per queue, for the page of queues and for the overview."""
+"""Queues as rows, and the pauses in force, for the pages that show them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from django.contrib.admin.utils import quote
 from django.urls import reverse
 
 from pgjobs.admin import charts, marks
-from pgjobs.admin.ages import in_words, seconds_in_words
+from pgjobs.admin.ages import in_words, moment, seconds_in_words
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows as read
 from pgjobs.health.queues import QueueRow
+from pgjobs.queue import pauses
 from pgjobs.queue.stats import COUNT_LIMIT
 
 _SHOWN_AS = {"ok": "live", "late": "late", "paused": "paused", "stalled": "stalled", "no worker": "silent"}
 _BAD = {"stalled", "no worker"}
+_CLOCK = "SELECT clock_timestamp()"
 
 
 def address(site: Any, name: str) -> str:
@@ -26,6 +30,23 @@ def address(site: Any, name: str) -> str:
 def of(rows: Iterable[QueueRow], site: Any) -> list[dict[str, Any]]:
     """The cells."""
     return [_row(each, site) for each in rows]
+
+
+def pauses_in_force() -> list[dict[str, Any]]:
+    """Each pause, with what a form that ends it carries."""
+    clock = read(get_settings().database, _CLOCK, {})[0][0]
+    return [
+        {
+            "kind": each.kind,
+            "name": each.name,
+            "reason": each.reason,
+            "by": each.by,
+            "since": moment(each.since, clock),
+            "until": moment(each.until, clock) if each.until else "it is resumed",
+            "expected": pauses.mark(each),
+        }
+        for each in pauses.paused()
+    ]
 
 
 def _row(each: QueueRow, site: Any) -> dict[str, Any]:

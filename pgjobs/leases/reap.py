@@ -32,30 +32,41 @@ class Reaped:
 
 # running -> claimable (after a delay) or exhausted. Fence: status and, for lapsed rows, the expiry, both read
 # under the row's lock, so a renewal or settlement that came first wins. Locks: in id order, skipping held rows.
+# What happened is noted once for each worker and kind of work, however much it held.
 _REAP = """
 WITH lost AS MATERIALIZED (
     SELECT id FROM {table} WHERE status = '{running}' AND {which}
     ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ),
 told AS MATERIALIZED (
-    SELECT leased.id, format(
+    SELECT leased.id, leased.lease_owner, format(
         'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
         leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes
     ) AS message
     FROM {table} AS leased JOIN lost ON lost.id = leased.id
+),
+moved AS (
+    UPDATE {table} AS leased
+    SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
+        crash_count = leased.crash_count + 1,
+        available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
+            secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
+        completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
+        last_error = told.message,
+        {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
+        errors = {errors},{lost}
+        {cleared}
+    FROM told WHERE leased.id = told.id AND {by_key}
+    RETURNING leased.id, leased.status, leased.queue, leased.{kind}, told.lease_owner
+),
+noted AS (
+    INSERT INTO pgjobs_activity (kind, queue, {column}, target_kind, target_id, details)
+    SELECT 'lease_reclaimed', queue, {kind}, 'worker', lease_owner, jsonb_build_object(
+        'label', '{label}', 'ids', to_jsonb((array_agg(id ORDER BY id))[1:5]), 'count', count(*),
+        'spent', count(*) FILTER (WHERE status = '{exhausted}'))
+    FROM moved GROUP BY lease_owner, queue, {kind} ORDER BY lease_owner, queue, {kind}
 )
-UPDATE {table} AS leased
-SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
-    crash_count = leased.crash_count + 1,
-    available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
-        secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
-    completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
-    last_error = told.message,
-    {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
-    errors = {errors},{lost}
-    {cleared}
-FROM told WHERE leased.id = told.id AND {by_key}
-RETURNING leased.id, leased.status"""
+SELECT id, status FROM moved"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
@@ -184,6 +195,9 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         running=RUNNING,
         which=which,
         spent=_SPENT,
+        kind=rules.kind_column,
+        column="workflow" if rules.kind_column == "workflow_name" else rules.kind_column,
+        label=rules.label,
         exhausted=rules.exhausted,
         claimable=rules.claimable,
         final="true" if rules.exhausted_is_final else "false",

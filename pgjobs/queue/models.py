@@ -199,14 +199,17 @@ class Counts(models.Field):  # type: ignore[type-arg]
         return "bigint[]"
 
 
-class Minute(models.Model):
-    """How many jobs of one type in one queue came to which end in one minute, and how long they waited and ran.
+class SmallCounts(models.Field):  # type: ignore[type-arg]
+    """An array of integer: in an hour there are not more."""
 
-    The row of 1970 has the sums of all times: it never falls, whatever is pruned.
-    """
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return "integer[]"
 
-    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
-    minute = models.DateTimeField()
+
+class Figures(models.Model):
+    """How many jobs of one type in one queue came to which end in one stretch, and how long they waited and ran."""
+
     queue = models.CharField(max_length=100)
     job_type = models.CharField(max_length=200)
     done = models.BigIntegerField(default=0, db_default=0, help_text="succeeded")
@@ -219,6 +222,16 @@ class Minute(models.Model):
     run_counts = Counts(help_text="the same of how long they ran")
 
     class Meta:
+        abstract = True
+
+
+class Minute(Figures):
+    """Of one minute. The row of 1970 has the sums of all times: it never falls, whatever is pruned."""
+
+    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
+    minute = models.DateTimeField()
+
+    class Meta:
         default_permissions = ()
         indexes = [
             models.Index(fields=["minute"], name="pgjobs_minute_dead", condition=models.Q(dead__gt=0)),
@@ -226,6 +239,21 @@ class Minute(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_type} in {self.queue} at {self.minute}"
+
+
+class Hour(Figures):
+    """Of one hour that has ended."""
+
+    pk = models.CompositePrimaryKey("hour", "queue", "job_type")
+    hour = models.DateTimeField()
+    wait_counts = SmallCounts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
+    run_counts = SmallCounts(help_text="the same of how long they ran")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.job_type} in {self.queue} in the hour from {self.hour}"
 
 
 class _AppendOnlyRows(models.QuerySet["OperatorAction"]):

@@ -71,6 +71,8 @@ BUDGETS = [
     (changelist("execution"), 8, 1_500),
     (changelist("wait"), 7, 500),
     (changelist("operatoraction"), 7, 300),
+    (changelist("tasktype"), 8, 600),
+    (changelist("activity"), 7, 150),
 ]
 
 
