@@ -119,7 +119,8 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
             "served": panel(lambda: taskfacts.served(name) if named else []),
             "jobs_url": self._jobs(job_type=name),
             "dead_url": self._jobs(job_type=name, status="dead"),
-            "next": request.get_full_path() if "fragment" not in request.GET else request.path,
+            "activity_url": self._activity(request, name),
+            "next": f"{request.path}?range={chosen}",
             "may_pause": request.user.has_perm(rights.right("type", "pause").permission),
             "pause_url": reverse("admin:pgjobs_queue_pause", current_app=site.name),
             "resume_url": reverse("admin:pgjobs_queue_resume", current_app=site.name),
@@ -148,6 +149,13 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
         found.sort(key=lambda group: (-group.last_hour, -group.jobs))
         at = errorrows.clock() if found else None
         return [errorrows.row(group, at, self.admin_site) for group in found[:_ERRORS]] if at else []
+
+    def _activity(self, request: HttpRequest, name: str) -> str:
+        """What happened to the type; empty for those who may not see it."""
+        if not request.user.has_perm("pgjobs.view_activity"):
+            return ""
+        address = reverse("admin:pgjobs_activity_changelist", current_app=self.admin_site.name)
+        return f"{address}?{urlencode({'job_type': name})}"
 
     def _jobs(self, **filters: str) -> str:
         address = reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)

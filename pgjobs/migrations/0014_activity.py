@@ -57,11 +57,12 @@ BEGIN
         DELETE FROM pgjobs_activity WHERE kind = 'resumed' AND at > statement_timestamp()
             AND target_kind = NEW.target_kind AND target_id = named;
     END IF;
-    INSERT INTO pgjobs_activity (kind, queue, job_type, workflow, actor, target_kind, target_id, details)
+    INSERT INTO pgjobs_activity (kind, queue, job_type, workflow, actor, fingerprint, target_kind, target_id, details)
     VALUES (CASE WHEN held THEN NEW.verb || 'd'
                  WHEN NEW.target_kind IN ('bulk', 'approval') THEN NEW.target_kind ELSE 'operator' END,
             COALESCE(made.queue, ''), COALESCE(made.job_type, ''), COALESCE(made.workflow, ''),
-            NEW.actor, CASE NEW.target_kind WHEN 'approval' THEN 'execution' ELSE NEW.target_kind END,
+            NEW.actor, CASE NEW.target_kind WHEN 'error' THEN left(named, 40) ELSE '' END,
+            CASE NEW.target_kind WHEN 'approval' THEN 'execution' ELSE NEW.target_kind END,
             CASE NEW.target_kind WHEN 'approval' THEN COALESCE(NEW.details ->> 'execution', '') ELSE named END,
             jsonb_strip_nulls(jsonb_build_object('verb', NEW.verb, 'count', NEW.target_count, 'done', NEW.done,
                 'reason', left(NEW.reason, 300), 'until', ends, 'approved', NEW.details -> 'approved',

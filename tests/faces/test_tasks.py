@@ -24,6 +24,12 @@ TASKS, ACTIVITY = "tasktype_changelist", "activity_changelist"
 OK = "jobsapp.ok"
 
 
+@pytest.fixture(autouse=True)
+def empty(db: None) -> None:
+    """Without what tests that commit have left."""
+    Activity.objects.all().delete()
+
+
 def ran(job_type: str, *seconds: float, **ends: int) -> None:
     tally = Tally(**ends)
     for each in seconds:

@@ -43,7 +43,7 @@ SELECT date_trunc('minute', now()) - make_interval(mins => m), 'queue-' || t %% 
        (m %% 10 = 0)::int, '{1,2,3,4,5,6}', '{5,4,3,2,1}'
 FROM generate_series(0, 2879) AS m, generate_series(0, 19) AS t"""
 
-_TABLES = ("pgjobs_job", "pgjobs_worker", "pgjobs_minute")
+_TABLES = ("pgjobs_job", "pgjobs_worker", "pgjobs_minute", "pgjobs_activity")
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,10 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has been noted by it."""
+def new_process(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been noted by it, nor left by tests that commit."""
     monkeypatch.setattr(settle, "_notes", activity.Notes())
+    Activity.objects.all().delete()
 
 
 def told(**filters: Any) -> list[tuple[str, str]]:
