@@ -9,6 +9,10 @@ from django.utils import timezone
 from pgjobs.health.tasktypes import Sums, _change, task_detail, task_table
 from pgjobs.models import Hour
 from pgjobs.queue import hours
+from pgjobs.queue.attempts import Ended
+from pgjobs.queue.outcomes import Succeeded
+from pgjobs.worker import statistics
+from tests.leases.factories import running
 from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +52,18 @@ def test_hours_are_added_up_once_newest_first_and_only_when_they_have_ended() ->
 
     age = timezone.now() - found[3].hour + dt.timedelta(minutes=30)
     assert hours.prune(age / dt.timedelta(days=1), using=QUEUE) == 3
+
+
+def test_a_worker_adds_hours_up_beside_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_FLUSH_EVERY", 0)
+    for ago in range(2, 9):
+        minute(_EARLIER.format(ago, 1))
+    kept = statistics.Statistics(using=QUEUE)
+    job = running()
+    for hours_there in (4, 7, 7):
+        kept.settled(Ended(job, Succeeded("1")))
+        kept.flush_if_due()
+        assert Hour.objects.count() == hours_there
 
 
 def test_a_range_joins_hours_and_the_minutes_after_them() -> None:

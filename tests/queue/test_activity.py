@@ -14,6 +14,7 @@ from pgjobs.models import Activity, Cause, Execution, Job, Worker
 from pgjobs.queue import activity, audit, control, pauses, settle
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Failed, Problem, Raised, Succeeded
+from pgjobs.worker.reaper import Reaper
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.sweep import sweep_due
 from tests.leases.factories import KIND, PROBLEM, claim, end, lapse, make_due, pending, running
@@ -224,7 +225,8 @@ def test_what_is_old_or_too_much_goes_and_causes_that_nobody_meets(settings: Any
     assert activity.prune(using=QUEUE) == 15
     assert Activity.objects.count() == 5 and [each.pk for each in Cause.objects.all()] == ["b"]
     Activity.objects.update(at=Now() - timedelta(days=4))
-    assert activity.prune(using=QUEUE) == 5
+    Reaper(5, using=QUEUE).run()
+    assert not Activity.objects.exists()
 
 
 def test_a_process_notes_a_cause_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
