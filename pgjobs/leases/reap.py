@@ -35,15 +35,8 @@ class Reaped:
 # What happened is noted once for each worker and kind of work, however much it held.
 _REAP = """
 WITH lost AS MATERIALIZED (
-    SELECT id FROM {table} WHERE status = '{running}' AND {which}
+    SELECT id, lease_owner FROM {table} WHERE status = '{running}' AND {which}
     ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-),
-told AS MATERIALIZED (
-    SELECT leased.id, leased.lease_owner, format(
-        'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
-        leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes
-    ) AS message
-    FROM {table} AS leased JOIN lost ON lost.id = leased.id
 ),
 moved AS (
     UPDATE {table} AS leased
@@ -52,19 +45,19 @@ moved AS (
         available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
             secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
         completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
-        last_error = told.message,
-        {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
+        last_error = {message},
+        {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || {message} ELSE leased.{reason} END,
         errors = {errors},{lost}
         {cleared}
-    FROM told WHERE leased.id = told.id AND {by_key}
-    RETURNING leased.id, leased.status, leased.queue, leased.{kind}, told.lease_owner
+    WHERE {by_key}
+    RETURNING leased.id, leased.status, leased.queue, leased.{kind}
 ),
 noted AS (
     INSERT INTO pgjobs_activity (kind, queue, {column}, target_kind, target_id, details)
-    SELECT 'lease_reclaimed', queue, {kind}, 'worker', lease_owner, jsonb_build_object(
+    SELECT 'lease_reclaimed', moved.queue, moved.{kind}, 'worker', lost.lease_owner, jsonb_build_object(
         'label', '{label}', 'ids', to_jsonb((array_agg(id ORDER BY id))[1:5]), 'count', count(*),
-        'spent', count(*) FILTER (WHERE status = '{exhausted}'))
-    FROM moved GROUP BY lease_owner, queue, {kind} ORDER BY lease_owner, queue, {kind}
+        'spent', count(*) FILTER (WHERE moved.status = '{exhausted}'))
+    FROM moved JOIN lost USING (id) GROUP BY 2, 3, 5 ORDER BY 5, 2, 3
 )
 SELECT id, status FROM moved"""
 
@@ -72,10 +65,14 @@ SELECT id, status FROM moved"""
 _LAPSED = "lease_expires_at < clock_timestamp()"
 _ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
 
+# Of the row as it was: none of this is what the statement makes of it.
+_MESSAGE = """format(
+    'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
+    leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes)"""
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
 _LOST = """
     error_class = '{lost_class}', fingerprint = {lost_fingerprint},"""
-_ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
+_ENTRY = f"""jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', {_MESSAGE},
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
 
 
@@ -198,6 +195,7 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         kind=rules.kind_column,
         column="workflow" if rules.kind_column == "workflow_name" else rules.kind_column,
         label=rules.label,
+        message=_MESSAGE,
         exhausted=rules.exhausted,
         claimable=rules.claimable,
         final="true" if rules.exhausted_is_final else "false",
@@ -207,5 +205,5 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         if rules.lost_class
         else "",
         cleared=LEASE_CLEARED,
-        by_key=by_key("told"),
+        by_key=by_key("lost"),
     )

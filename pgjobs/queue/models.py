@@ -226,10 +226,11 @@ class Figures(models.Model):
 
 
 class Minute(Figures):
-    """Of one minute. The row of 1970 has the sums of all times: it never falls, whatever is pruned."""
+    """Of one minute. The row of 1970 has the sums of all times: those of a queue never fall, whatever is pruned."""
 
     pk = models.CompositePrimaryKey("minute", "queue", "job_type")
     minute = models.DateTimeField()
+    seen_at = models.DateTimeField(db_default=Now(), editable=False, help_text="last added to")
 
     class Meta:
         default_permissions = ()

@@ -61,7 +61,7 @@ def test_a_worker_adds_hours_up_beside_its_figures(monkeypatch: pytest.MonkeyPat
     kept = statistics.Statistics(using=QUEUE)
     job = running()
     for hours_there in (4, 7, 7):
-        kept.settled(Ended(job, Succeeded("1")))
+        kept.settled([Ended(job, Succeeded("1"))])
         kept.flush_if_due()
         assert Hour.objects.count() == hours_there
 

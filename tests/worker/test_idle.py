@@ -1,7 +1,9 @@
 """A worker process with nothing to do: one statement a look, and nothing missed for it."""
 
+import datetime as dt
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -87,14 +89,22 @@ def idle() -> Iterator[Idle]:
     idle.close()
 
 
-def test_a_look_is_one_statement_and_the_sleep_between_two_grows(idle: Idle) -> None:
-    sleeps = []
-    for _ in range(8):
-        assert idle.turn() == 1
-        sleeps.append(idle.producer.interval)
-
-    assert sleeps[-1] > 2 * min(sleeps[0], 1.2)
-    assert not idle.ran_ids() and not idle.told
+@pytest.mark.parametrize(("reap", "least", "most"), [(30, 4, 6), (2, 1.59, 2.41)])
+def test_a_look_is_one_statement_and_the_sleep_between_two_grows(
+    settings: Any, reap: float, least: float, most: float
+) -> None:
+    """Up to the next look for lapsed leases, which is the same statement."""
+    settings.PGJOBS = {**getattr(settings, "PGJOBS", {}), "REAP_SECONDS": reap}
+    idle = Idle()
+    try:
+        sleeps = [idle.producer.interval]
+        for _ in range(8):
+            assert idle.turn() == 1
+            sleeps.append(idle.producer.interval)
+        assert sleeps[0] <= 1.81 and least <= sleeps[-1] <= most
+        assert not idle.ran_ids() and not idle.told
+    finally:
+        idle.close()
 
 
 def test_a_row_that_nobody_announced_is_claimed_at_the_next_look(idle: Idle) -> None:
@@ -107,6 +117,17 @@ def test_the_sleep_ends_when_a_future_row_is_due(idle: Idle) -> None:
     Job.objects.create(job_type=OK, available_at=Now() + timedelta(seconds=0.4))
     idle.turn()
     assert idle.producer.interval <= 0.401
+
+
+def test_what_waits_for_the_next_millennia_costs_nothing(idle: Idle) -> None:
+    far = dt.datetime(8999, 12, 31, tzinfo=dt.UTC)
+    Job.objects.create(job_type=OK, available_at=far)
+    Job.objects.create(job_type=OK, available_at=far, crash_count=1)
+    execution = Execution.objects.create(workflow_name="others.flow", status="waiting")
+    Wait.objects.create(execution=execution, step_id="nap", kind="sleep", ordinal=1, wake_at=far)
+
+    assert idle.turn() == 1 and idle.turn() == 1
+    assert 0.5 < idle.producer.interval <= 2.5 and not idle.ran_ids() and not idle.told
 
 
 def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> None:
