@@ -29,6 +29,7 @@ LARGEST_JSON_BYTES = 200_000_000
 SMALLEST_ERROR_BYTES = 500
 LONGEST_GRACE_SECONDS = 3_600
 SHORTEST_AUDIT_DAYS = 7
+MOST_ACTIVITY = 1_000_000
 LARGEST_WORKFLOW = 100_000
 
 
@@ -163,6 +164,12 @@ _RULES = (
         "Lower it. Each turn replays all calls of its execution, and a gather is one transaction: use "
         "ctx.continue_as_new, and gather in parts.",
     ),
+    Rule(
+        "pgjobs.W010",
+        "ACTIVITY_ROWS is at most 1,000,000",
+        "Lower it. The record of what happened is for people to read; figures over time are in pgjobs_minute, and who "
+        "did what is in the audit.",
+    ),
 )
 
 CATALOGUE = {rule.id: rule for rule in _RULES}
@@ -245,6 +252,8 @@ def _clocks(settings: Settings) -> Iterator[CheckMessage]:
 
     if settings.audit_days is not None and settings.audit_days < SHORTEST_AUDIT_DAYS:
         yield _breach("W008", f"AUDIT_DAYS is {settings.audit_days:g}; at least {SHORTEST_AUDIT_DAYS}.")
+    if settings.activity_rows > MOST_ACTIVITY:
+        yield _breach("W010", f"ACTIVITY_ROWS is {settings.activity_rows:,}; at most {MOST_ACTIVITY:,}.")
 
 
 def _sizes(settings: Settings) -> Iterator[CheckMessage]:

@@ -93,6 +93,10 @@ class Settings:
     """Age, counted from the end of its jobs, at which a month of the archive is dropped; None keeps all."""
     audit_days: float | None = 365
     """How long the record of what operators did is kept; None keeps it for ever."""
+    activity_days: float = 7
+    """How long the record of what happened is kept (workers, pauses, new errors, dead jobs, …)."""
+    activity_rows: int = 100_000
+    """The most rows of it; the oldest go first."""
     redact: Sequence[str] = ()
     """Further keys to hide on pages, in commands and exports, beside those with API, AUTH, TOKEN, KEY, SECRET, PASS or
     SIGNATURE in them: words that a key contains, or paths such as ``customer.email``; ``!author`` shows that key all

@@ -2,18 +2,22 @@
 
 from pgjobs.bulk.models import BulkOperation
 from pgjobs.queue.acknowledgement import Acknowledgement
-from pgjobs.queue.models import ArchivedJob, Job, JobResult, Minute, OperatorAction, QueuePause, Worker
-from pgjobs.queue.proxies import DeadJob, ErrorGroup, Overview, Queue, RunningJob, System
+from pgjobs.queue.activity import Activity, Cause
+from pgjobs.queue.models import ArchivedJob, Hour, Job, JobResult, Minute, OperatorAction, QueuePause, Worker
+from pgjobs.queue.proxies import DeadJob, ErrorGroup, Overview, Queue, RunningJob, System, TaskType
 from pgjobs.workflows.models import ArchivedExecution, Execution, Message, StepOutput, Wait
 
 __all__ = [
     "Acknowledgement",
+    "Activity",
     "ArchivedExecution",
     "ArchivedJob",
     "BulkOperation",
+    "Cause",
     "DeadJob",
     "ErrorGroup",
     "Execution",
+    "Hour",
     "Job",
     "JobResult",
     "Message",
@@ -25,6 +29,7 @@ __all__ = [
     "RunningJob",
     "StepOutput",
     "System",
+    "TaskType",
     "Wait",
     "Worker",
 ]

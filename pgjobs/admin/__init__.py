@@ -1,6 +1,7 @@
 """The operator's pages. They only show; rows are moved by verbs alone."""
 
 from pgjobs.admin import (
+    activity,
     approvals,
     archived,
     audit,
@@ -11,11 +12,13 @@ from pgjobs.admin import (
     queues,
     running,
     system,
+    tasktypes,
     workers,
     workflows,
 )
 
 __all__ = [
+    "activity",
     "approvals",
     "archived",
     "audit",
@@ -26,6 +29,7 @@ __all__ = [
     "queues",
     "running",
     "system",
+    "tasktypes",
     "workers",
     "workflows",
 ]

@@ -63,6 +63,20 @@ def failures(title: str, told: str, points: Sequence[Bar]) -> SafeString:
     return bars(title, told, points, ("", "failures"))
 
 
+def histogram(title: str, told: str, counts: Sequence[tuple[str, int]], column: str) -> SafeString:
+    """Bars without a second part; a label says up to where each reaches."""
+    most = max((number for _, number in counts), default=0) or 1
+    step = WIDTH / max(len(counts), 1)
+    drawn = [
+        _rect("pgjobs-ok", place * step, _BASE - number / most * _BASE, step - 2, number / most * _BASE)
+        for place, (_, number) in enumerate(counts)
+        if number
+    ]
+    rows = [(label, f"{number:,}") for label, number in counts]
+    axis = _axis([label for label, _ in counts])
+    return _chart(title, told, "".join(drawn) + axis, {column: "pgjobs-ok"}, rows, first="up to")
+
+
 def lines(
     title: str, told: str, labels: Sequence[str], series: dict[str, Sequence[float | None]]
 ) -> SafeString:
@@ -142,11 +156,16 @@ def _axis(labels: Sequence[str]) -> str:
 
 
 def _chart(
-    title: str, told: str, drawn: str, tones: dict[str, str], rows: Sequence[Sequence[Any]]
+    title: str,
+    told: str,
+    drawn: str,
+    tones: dict[str, str],
+    rows: Sequence[Sequence[Any]],
+    first: str = "at",
 ) -> SafeString:
     """``tones`` are the classes of what is drawn, by name, in the order of the columns of ``rows`` after the first."""
     number = next(_numbers) % 1_000_000
-    head = format_html_join("", '<th scope="col">{}</th>', ((name,) for name in ("at", *tones)))
+    head = format_html_join("", '<th scope="col">{}</th>', ((name,) for name in (first, *tones)))
     legend = format_html_join(" ", '<span class="pgjobs-legend {}">{}</span>', ((tones[n], n) for n in tones))
     body = format_html_join(
         "",

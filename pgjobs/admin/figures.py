@@ -13,6 +13,7 @@ from pgjobs.admin import charts
 from pgjobs.admin.ages import seconds_in_words
 from pgjobs.health import series
 from pgjobs.health.workers import WorkerRow
+from pgjobs.queue.rollups import BOUNDS
 
 RANGES = {"60m": 60, "6h": 360, "24h": 1_440, "7d": 10_080}
 """Minutes by name."""
@@ -62,6 +63,38 @@ def _deployed(points: list[series.Point], workers: Iterable[WorkerRow]) -> dict[
         if place >= 0:
             told.setdefault(place, []).append(version)
     return {place: f"{' and '.join(versions)} started" for place, versions in told.items()}
+
+
+def of_task(points: list[series.Point], name: str) -> list[SafeString]:
+    """The charts of one type of job: the same two, and how long it ran."""
+    return [_throughput(points, name, {}), _waiting(points, name), _running(points, name)]
+
+
+def histogram(counts: Sequence[int], name: str) -> SafeString:
+    """Run times by bucket."""
+    bounds = [*(seconds_in_words(bound) for bound in BOUNDS), "longer"]
+    shown = list(zip(bounds, counts, strict=False))
+    told = "No attempt has ended in this time."
+    if total := sum(counts):
+        most = max(range(len(counts)), key=counts.__getitem__)
+        least = f"{bounds[most - 1]} and " if most else "0 and "
+        told = f"{total:,} attempts; most of them, {counts[most]:,}, ran between {least}{bounds[most]}."
+    return charts.histogram(f"Run times, last {name}", told, shown, "attempts")
+
+
+def _running(points: list[series.Point], name: str) -> SafeString:
+    known = [point.run_p95 for point in points if point.run_p95 is not None]
+    told = "No attempt has ended in this time."
+    if known:
+        told = (
+            f"19 of 20 attempts ran less than {seconds_in_words(known[-1])} of late, and less than "
+            f"{seconds_in_words(max(known))} at worst; each to within a factor of two."
+        )
+    lines: dict[str, Any] = {
+        "p50 (s)": [point.run_p50 for point in points],
+        "p95 (s)": [point.run_p95 for point in points],
+    }
+    return charts.lines(f"Run time, last {name}", told, [_label(point.at, name) for point in points], lines)
 
 
 def _throughput(points: list[series.Point], name: str, marks: dict[int, str]) -> SafeString:

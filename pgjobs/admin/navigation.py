@@ -20,6 +20,8 @@ _ORDER = (
     ("worker", "Workers"),
     ("execution", "Workflows"),
     ("wait", "Approvals"),
+    ("tasktype", "Tasks"),
+    ("activity", "Activity"),
     ("bulkoperation", "Bulk"),
     ("operatoraction", "Audit"),
     ("system", "System"),

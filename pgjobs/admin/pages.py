@@ -28,7 +28,7 @@ FRAGMENT = "fragment"
 """The parameter that asks for the content alone."""
 
 _GENERATION = "pgjobs:generation"
-_VIEWS = ("job", "worker", "execution", "wait", "operatoraction", "bulkoperation", "system")
+_VIEWS = ("job", "worker", "execution", "wait", "operatoraction", "bulkoperation", "system", "activity")
 _ASKED = sorted({*(each.permission for each in RIGHTS), *(f"pgjobs.view_{name}" for name in _VIEWS)})
 _SKEW_SECONDS = 2
 _CLOCK = "SELECT clock_timestamp()"

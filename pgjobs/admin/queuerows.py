@@ -1,4 +1,4 @@
-"""One row per queue, for the page of queues and for the overview."""
+"""Queues as rows, and the pauses in force, for the pages that show them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from pgjobs.admin import charts, marks
-from pgjobs.admin.ages import in_words, seconds_in_words
+from pgjobs.admin.ages import in_words, moment, seconds_in_words
+from pgjobs.conf import get_settings
+from pgjobs.connections import rows as read
 from pgjobs.health.queues import QueueRow
+from pgjobs.queue import pauses
 from pgjobs.queue.stats import COUNT_LIMIT
 
 _SHOWN_AS = {
@@ -24,6 +27,7 @@ _SHOWN_AS = {
     "no worker": "silent",
 }
 _BAD = {"wedged", "stalled", "no worker"}
+_CLOCK = "SELECT clock_timestamp()"
 
 
 def address(site: Any, name: str) -> str:
@@ -36,6 +40,23 @@ def of(
 ) -> list[dict[str, Any]]:
     """The cells; with what ended over time, where that was read."""
     return [_row(each, site) | {"spark": (sparks or {}).get(each.name, "")} for each in rows]
+
+
+def pauses_in_force() -> list[dict[str, Any]]:
+    """Each pause, with what a form that ends it carries."""
+    clock = read(get_settings().database, _CLOCK, {})[0][0]
+    return [
+        {
+            "kind": each.kind,
+            "name": each.name,
+            "reason": each.reason,
+            "by": each.by,
+            "since": moment(each.since, clock),
+            "until": moment(each.until, clock) if each.until else "it is resumed",
+            "expected": pauses.mark(each),
+        }
+        for each in pauses.paused()
+    ]
 
 
 def _row(each: QueueRow, site: Any) -> dict[str, Any]:

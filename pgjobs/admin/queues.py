@@ -14,14 +14,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
 from pgjobs.admin import figures, queuerows
-from pgjobs.admin.ages import in_words, moment
+from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import actor_of, back, denied
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows
 from pgjobs.exceptions import PgJobsError
 from pgjobs.health.examination import judge
 from pgjobs.health.facts import Facts
@@ -33,7 +32,6 @@ from pgjobs.queue.proxies import Queue
 
 _SECONDS = 10
 _OLDEST = 20
-_CLOCK = "SELECT clock_timestamp()"
 PERMISSION = rights.right("queue", "pause").permission
 
 
@@ -72,7 +70,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         site = self.admin_site
         return {
             "queues": panel(lambda: queuerows.of(_table(), site)),
-            "pauses": panel(self._pauses),
+            "pauses": panel(queuerows.pauses_in_force),
             "unknown": panel(lambda: [self._unknown(each) for each in stats.unknown_waiting()]),
             **self._verbs(request),
         }
@@ -81,7 +79,11 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         site = self.admin_site
         every = panel(lambda: queuerows.of([row for row in _table() if row.name == name], site))
         held = panel(
-            lambda: [each for each in self._pauses() if each["name"] == name and each["kind"] == "queue"]
+            lambda: [
+                each
+                for each in queuerows.pauses_in_force()
+                if each["name"] == name and each["kind"] == pauses.QUEUE
+            ]
         )
         return {
             "name": name,
@@ -128,21 +130,6 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         waiting = Job._base_manager.using(get_settings().database).annotate(clock=Now())
         waiting = waiting.filter(status="pending", crash_count=0, queue=name)
         return waiting.order_by("queue", "priority", "available_at", "pk").defer(*self.large_columns)
-
-    def _pauses(self) -> list[dict[str, Any]]:
-        clock = rows(get_settings().database, _CLOCK, {})[0][0]
-        return [
-            {
-                "kind": each.kind,
-                "name": each.name,
-                "reason": each.reason,
-                "by": each.by,
-                "since": moment(each.since, clock),
-                "until": moment(each.until, clock) if each.until else "it is resumed",
-                "expected": pauses.mark(each),
-            }
-            for each in pauses.paused()
-        ]
 
     def _unknown(self, each: stats.UnknownWaiting) -> dict[str, Any]:
         due = each.oldest_wait.total_seconds() >= 0

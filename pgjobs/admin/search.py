@@ -7,7 +7,7 @@ import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
@@ -144,21 +144,25 @@ def _fingerprint(value: str, found: Search) -> None:
     found.indexed = True
 
 
-def _time(name: str, lookup: str, value: str, found: Search) -> None:
-    if match := _SPAN.fullmatch(value):
-        ago = timedelta(**{_UNITS[match["unit"]]: int(match["count"])})
-        found.condition &= Q(**{lookup: Now() - ago})
-        return
+def instant(text: str) -> datetime | timedelta | None:
+    """A span before now such as 2h, or a time; None for what is neither."""
+    if match := _SPAN.fullmatch(text):
+        return timedelta(**{_UNITS[match["unit"]]: int(match["count"])})
     try:
-        at = parse_datetime(value)
+        at = parse_datetime(text)
     except ValueError:
-        at = None
+        return None
+    return make_aware(at) if at is not None and is_naive(at) else at
+
+
+def _time(name: str, lookup: str, value: str, found: Search) -> None:
+    at = instant(value)
     if at is None:
         found.problems.append(
             f"{name}:{value} is neither a span such as 90m, 2h, 3d nor a time such as 2026-11-30T01:40."
         )
         return
-    found.condition &= Q(**{lookup: make_aware(at) if is_naive(at) else at})
+    found.condition &= Q(**{lookup: Now() - at if isinstance(at, timedelta) else at})
 
 
 def _inside(name: str, value: str, found: Search) -> None:

@@ -38,8 +38,10 @@ def bounded(using: str, timeout: str = TIMEOUT) -> Iterator[None]:
 class Reader:
     """One :func:`bounded` block for many reads. One that fails ends it, and the next read begins another."""
 
-    def __init__(self, using: str) -> None:
+    def __init__(self, using: str, timeout: str | None = None) -> None:
         self.using = using
+        self._timeout = timeout
+        """In place of :data:`TIMEOUT`."""
         self._block: ExitStack | None = None
 
     def __enter__(self) -> Self:
@@ -60,7 +62,7 @@ class Reader:
         """What ``read`` answers, which sends its statements itself. Raises what the database raises."""
         if self._block is None:
             block = ExitStack()
-            block.enter_context(bounded(self.using, TIMEOUT))
+            block.enter_context(bounded(self.using, self._timeout or TIMEOUT))
             self._block = block
         try:
             return read()

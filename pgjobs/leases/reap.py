@@ -32,23 +32,34 @@ class Reaped:
 
 # running -> claimable (after a delay) or exhausted. Fence: status and, for lapsed rows, the expiry, both read
 # under the row's lock, so a renewal or settlement that came first wins. Locks: in id order, skipping held rows.
+# What happened is noted once for each worker and kind of work, however much it held.
 _REAP = """
 WITH lost AS MATERIALIZED (
-    SELECT id FROM {table} WHERE status = '{running}' AND {which}
+    SELECT id, lease_owner FROM {table} WHERE status = '{running}' AND {which}
     ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE {table} AS leased
+    SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
+        crash_count = leased.crash_count + 1,
+        available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
+            secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
+        completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
+        last_error = {message},
+        {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || {message} ELSE leased.{reason} END,
+        errors = {errors},{lost}
+        {cleared}
+    WHERE {by_key}
+    RETURNING leased.id, leased.status, leased.queue, leased.{kind}
+),
+noted AS (
+    INSERT INTO pgjobs_activity (kind, queue, {column}, target_kind, target_id, details)
+    SELECT 'lease_reclaimed', moved.queue, moved.{kind}, 'worker', lost.lease_owner, jsonb_build_object(
+        'label', '{label}', 'ids', to_jsonb((array_agg(id ORDER BY id))[1:5]), 'count', count(*),
+        'spent', count(*) FILTER (WHERE moved.status = '{exhausted}'))
+    FROM moved JOIN lost USING (id) GROUP BY 2, 3, 5 ORDER BY 5, 2, 3
 )
-UPDATE {table} AS leased
-SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
-    crash_count = leased.crash_count + 1,
-    available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
-        secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
-    completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
-    last_error = {message},
-    {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || {message} ELSE leased.{reason} END,
-    errors = {errors},{lost}
-    {cleared}
-WHERE {by_key}
-RETURNING leased.id, leased.status"""
+SELECT id, status FROM moved"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
@@ -184,6 +195,9 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         running=RUNNING,
         which=which,
         spent=_SPENT,
+        kind=rules.kind_column,
+        column="workflow" if rules.kind_column == "workflow_name" else rules.kind_column,
+        label=rules.label,
         message=_MESSAGE,
         exhausted=rules.exhausted,
         claimable=rules.claimable,

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgjobs", "0013_indexes_and_system")]
+    dependencies = [("pgjobs", "0014_activity")]
 
     operations = [
         migrations.CreateModel(

@@ -244,7 +244,7 @@ def job(
         raise InvalidOption("retry", retry, "give a Backoff, or a function of attempt and exception.")
 
     def declare(function: Callable[..., Any]) -> JobType:
-        handler = Handler(function, name, retry, seconds, takes_context, hidden, queue)
+        handler = Handler(function, name, retry, seconds, takes_context, hidden, queue, max_attempts)
         binding = Binding(handler)
         registry.add(handler)
         return JobType(handler, binding, options)

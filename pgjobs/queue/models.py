@@ -213,14 +213,17 @@ class Counts(models.Field):  # type: ignore[type-arg]
         return "bigint[]"
 
 
-class Minute(models.Model):
-    """How many jobs of one type in one queue came to which end in one minute, and how long they waited and ran.
+class SmallCounts(models.Field):  # type: ignore[type-arg]
+    """An array of integer: in an hour there are not more."""
 
-    The row of 1970 has the sums of all times: those of a queue never fall, whatever is pruned.
-    """
+    def db_type(self, connection: Any) -> str:
+        """The column's type."""
+        return "integer[]"
 
-    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
-    minute = models.DateTimeField()
+
+class Figures(models.Model):
+    """How many jobs of one type in one queue came to which end in one stretch, and how long they waited and ran."""
+
     queue = models.CharField(max_length=100)
     job_type = models.CharField(max_length=200)
     done = models.BigIntegerField(default=0, db_default=0, help_text="succeeded")
@@ -231,6 +234,16 @@ class Minute(models.Model):
     run_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum")
     wait_counts = Counts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
     run_counts = Counts(help_text="the same of how long they ran")
+
+    class Meta:
+        abstract = True
+
+
+class Minute(Figures):
+    """Of one minute. The row of 1970 has the sums of all times: those of a queue never fall, whatever is pruned."""
+
+    pk = models.CompositePrimaryKey("minute", "queue", "job_type")
+    minute = models.DateTimeField()
     seen_at = models.DateTimeField(db_default=Now(), editable=False, help_text="last added to")
 
     class Meta:
@@ -241,6 +254,21 @@ class Minute(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_type} in {self.queue} at {self.minute}"
+
+
+class Hour(Figures):
+    """Of one hour that has ended."""
+
+    pk = models.CompositePrimaryKey("hour", "queue", "job_type")
+    hour = models.DateTimeField()
+    wait_counts = SmallCounts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
+    run_counts = SmallCounts(help_text="the same of how long they ran")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.job_type} in {self.queue} in the hour from {self.hour}"
 
 
 class _AppendOnlyRows(models.QuerySet["OperatorAction"]):

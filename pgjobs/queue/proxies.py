@@ -66,3 +66,13 @@ class Queue(Job):
         default_permissions = ()
         verbose_name = "queue"
         verbose_name_plural = "queues"
+
+
+class TaskType(Job):
+    """Jobs by their type."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = "task"
+        verbose_name_plural = "tasks"

@@ -29,6 +29,8 @@ class Handler:
     """Further keys of its payload and result that are secret."""
     queue: str = "default"
     """Where its jobs go unless they are told otherwise."""
+    max_attempts: int = 5
+    """How many of them its jobs have unless they are told otherwise."""
 
     @property
     def is_async(self) -> bool:

@@ -12,6 +12,7 @@ from django.db import OperationalError, transaction
 from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, retrying, rows
 from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, as_given, by_key, error_appended, held_rows
+from pgjobs.queue.activity import Notes, noting_ends
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
 from pgjobs.queue.fingerprints import fingerprint
@@ -67,7 +68,7 @@ SET status = given.status,
     note = given.note,
     {cleared}
 FROM given WHERE leased.id = given.id AND {by_key}
-RETURNING leased.id"""
+RETURNING {moved}"""
 
 _ENTRY = (
     "given.entry::jsonb || jsonb_build_object("
@@ -97,10 +98,18 @@ WHERE {by_key}
 RETURNING leased.id"""
 
 _TABLE = "pgjobs_job"
+_BAD_ENDS = (JobStatus.DEAD, JobStatus.FAILED)
 _HELD = held_rows(_TABLE, locking="FOR NO KEY UPDATE SKIP LOCKED")
-_SETTLE_SQL = _SETTLE.format(
-    held=_HELD, errors=error_appended(_ENTRY), cleared=LEASE_CLEARED, by_key=by_key("held")
-)
+_PARTS = {
+    "held": _HELD,
+    "errors": error_appended(_ENTRY),
+    "cleared": LEASE_CLEARED,
+    "by_key": by_key("held"),
+}
+_SETTLE_SQL = _SETTLE.format(**_PARTS, moved="leased.id")
+_MOVED = "leased.id, leased.status, leased.queue, leased.job_type, given.fingerprint, given.error_class"
+_SETTLE_NOTED_SQL = noting_ends(_SETTLE.format(**_PARTS, moved=_MOVED))
+_notes = Notes()
 _SUCCEED_SQL = _SUCCEED.format(held=_HELD, cleared=LEASE_CLEARED, by_key=by_key("held"))
 _SUCCEED_WITHOUT_RESULTS_SQL = _SUCCEED_WITHOUT_RESULTS.format(
     given=GIVEN, held=_HELD, cleared=LEASE_CLEARED, by_key=by_key("held")
@@ -280,7 +289,14 @@ def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
         "notes": [w.note for _, w in writes],
         "max_errors": get_settings().max_errors,
     }
-    return {pk for (pk,) in rows(using, _SETTLE_SQL, params)}
+    died = {mark for (_, w), mark in zip(writes, prints, strict=True) if mark and w.status in _BAD_ENDS}
+    wanted = _notes.wanted({mark for mark in prints if mark}, died)
+    if not wanted:
+        return {pk for (pk,) in rows(using, _SETTLE_SQL, params)}
+    moved = {pk for (pk,) in rows(using, _SETTLE_NOTED_SQL, {**params, "noted": sorted(wanted)})}
+    landed = {mark for (job, _), mark in zip(writes, prints, strict=True) if job.lease.pk in moved and mark}
+    transaction.on_commit(lambda: _notes.made(wanted & landed, died), using=using)
+    return moved
 
 
 def _succeed(jobs: list[ClaimedJob], results: list[str | None], *, using: str) -> set[int]:

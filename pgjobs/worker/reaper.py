@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pgjobs.backoff import Backoff
 from pgjobs.leases.reap import Reaped, reap_lapsed
+from pgjobs.queue import activity
 from pgjobs.worker import clock, registration
 from pgjobs.worker.kinds import KINDS
 
@@ -60,7 +61,7 @@ class Reaper:
             self.run()
 
     def run(self) -> Reaped:
-        """Take back every lapsed lease, in batches, and forget workers that are long gone."""
+        """Take back every lapsed lease, in batches, and forget workers and happenings that are long gone."""
         self._ran_at = clock.now()
         self._due = self._ran_at + self._pace.delay(1)
         total = Reaped()
@@ -75,4 +76,6 @@ class Reaper:
         if clock.now() >= self._forget_due:
             self._forget_due = clock.now() + _FORGET_EVERY
             registration.forget_old(using=self._using)
+            while activity.prune(using=self._using) == activity.PRUNE_BATCH:
+                pass
         return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import threading
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from django.db import Error, transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, is_outage
-from pgjobs.queue import rollups
+from pgjobs.queue import hours, rollups
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed, Succeeded
 from pgjobs.queue.rollups import Tally
@@ -23,6 +24,7 @@ logger = logging.getLogger("pgjobs.worker")
 
 _FLUSH_EVERY = 10.0
 _PRUNE_EVERY = 3600.0
+_ADD_UP_EVERY = 600.0
 _FIELDS = {
     JobStatus.SUCCEEDED: "done",
     JobStatus.FAILED: "failed",
@@ -40,6 +42,7 @@ class Statistics:
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._due = math.inf
         self._prune_due = clock.now()
+        self._add_up_due = clock.now()
         self._ended_at: float | None = None
         self._flushed_at = -math.inf
 
@@ -86,12 +89,17 @@ class Statistics:
         return max(self._due - clock.now(), 0.0)
 
     def flush_if_due(self) -> None:
-        """Write, when there is something and its time has come; sometimes remove what is old."""
+        """Write, when there is something and its time has come; sometimes add up hours, and remove what is old."""
         if clock.now() >= self._due:
             self.flush()
             if clock.now() >= self._prune_due:
                 self._prune_due = clock.now() + _PRUNE_EVERY
                 rollups.prune(get_settings().statistics_days, using=self._using)
+                hours.prune(get_settings().statistics_days, using=self._using)
+            if clock.now() >= self._add_up_due:
+                self._add_up_due = clock.now() + _ADD_UP_EVERY * random.uniform(0.8, 1.2)
+                if not hours.add_up(get_settings().statistics_days, using=self._using):
+                    self._add_up_due = clock.now()  # the next flush goes on
 
     def flush(self) -> None:
         """Write now. What the database does not take is kept for the next time; if only its answer was lost, those

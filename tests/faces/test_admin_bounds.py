@@ -84,6 +84,8 @@ BUDGETS = [
     (changelist("wait"), 7, 500),
     (changelist("operatoraction"), 7, 300),
     (changelist("system"), 20, 2_000),
+    (changelist("tasktype"), 8, 600),
+    (changelist("activity"), 7, 150),
 ]
 
 

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from pgjobs.admin import tree
 from pgjobs.models import (
+    Activity,
     ArchivedJob,
     BulkOperation,
     DeadJob,
@@ -25,6 +26,7 @@ from pgjobs.models import (
     Queue,
     RunningJob,
     System,
+    TaskType,
     Wait,
     Worker,
 )
@@ -311,6 +313,8 @@ def test_every_page_of_the_app_is_in_the_index_of_the_site(client_of: ClientOf) 
         Overview,
         ErrorGroup,
         OperatorAction,
+        TaskType,
+        Activity,
         BulkOperation,
         System,  # for those with its own permission
         ArchivedJob,  # has no list: a job's address and a search by id lead to its page

@@ -137,6 +137,7 @@ def test_the_strip_has_the_pages_that_a_person_may_open() -> None:
         "worker",
         "execution",
         "wait",
+        "tasktype",
         "operatoraction",
     ]
     assert strip.count('aria-current="page"') == 1

@@ -108,6 +108,7 @@ def test_a_sound_project_hears_nothing() -> None:
         ({"MAX_ERROR_BYTES": 499}, "E009"),
         ({"SHUTDOWN_GRACE_SECONDS": 3601}, "W002"),
         ({"AUDIT_DAYS": 6.5}, "W008"),
+        ({"ACTIVITY_ROWS": 1_000_001}, "W010"),
         ({"WORKFLOW_WARN_CALLS": 101, "WORKFLOW_MAX_CALLS": 100}, "E013"),
         ({"WORKFLOW_MAX_CALLS": 100_001}, "W009"),
         ({"WORKFLOW_MAX_GATHER": 100_001}, "W009"),

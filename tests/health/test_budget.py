@@ -50,7 +50,7 @@ _KNOWN = """
 INSERT INTO pgjobs_acknowledgement (fingerprint, "by", since, versions)
 SELECT md5(n::text), 'ben', now() - interval '1 day', '["v140"]' FROM generate_series(0, 9) AS n"""
 
-_TABLES = ("pgjobs_acknowledgement", "pgjobs_job", "pgjobs_worker", "pgjobs_minute")
+_TABLES = ("pgjobs_acknowledgement", "pgjobs_job", "pgjobs_worker", "pgjobs_minute", "pgjobs_activity")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ priority, 100,000 due ones of another queue, and 100 suspects.
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db import connection
@@ -116,7 +117,9 @@ def settlement_plans(number: int) -> dict[str, Plan]:
             settle, [Ended(job, outcome) for job in claim(number, queues=["default"])], using="default"
         )
 
-    return {name: plan(outcome) for name, outcome in OUTCOMES.items()}
+    # Of errors that the process has noted before, as all but the first are.
+    with patch("pgjobs.queue.settle._notes.wanted", return_value=set()):
+        return {name: plan(outcome) for name, outcome in OUTCOMES.items()}
 
 
 def check(plan: Plan, *indexes: str, most: int = MOST) -> None:
@@ -232,7 +235,7 @@ def test_reaping() -> None:
         reap_lapsed(Job, using="default")
     looking, taking = recorder.plans
     check(looking, RUNNING, most=200)
-    check(taking, RUNNING, PRIMARY, most=500)
+    check(taking, RUNNING, PRIMARY, most=550)  # a tenth of it is the note of what happened
 
 
 def test_reaping_when_nothing_has_lapsed() -> None:
@@ -243,7 +246,7 @@ def test_reaping_when_nothing_has_lapsed() -> None:
 
 def test_taking_back_a_known_death() -> None:
     claim(10, queues=["default"], owner="worker-z")
-    check(plan_of(_first_pass, "worker-z"), RUNNING, PRIMARY, most=500)
+    check(plan_of(_first_pass, "worker-z"), RUNNING, PRIMARY, most=550)
 
 
 def _first_pass(owner: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgjobs.models import Job, Minute, Worker
+from pgjobs.models import Activity, Job, Minute, Worker
 from pgjobs.queue.rollups import LIFETIME
 from pgjobs.worker.registration import code_version
 from tests.jobsapp import jobs
@@ -55,6 +55,14 @@ def test_a_worker_counts_what_it_settled_and_says_how_it_is(spawn: Spawn, gate: 
     open_gate.open()
     wait_ended([held])
     assert workers.wait(30) == 0, workers.output()
+    happened = Activity.objects.exclude(kind="worker_stopped").order_by("pk").values_list("kind", "job_type")
+    assert happened[0] == ("worker_started", "") and happened[0] not in happened[1:]
+    assert set(happened[1:]) - {("job_died", "jobsapp.fail_with")} == {
+        ("error_new", "jobsapp.fail_with"),
+        ("error_new", "jobsapp.fail_for_good"),
+        ("job_died", "jobsapp.fail_for_good"),
+    }
+    assert Activity.objects.filter(kind="worker_stopped", target_id=row.name).count() == 1
     Job.objects.filter(status="pending").delete()
     found = counted()
     assert found["default", "ok"] == (3, 0, 0, 0, 3)

@@ -1,0 +1,75 @@
+"""``manage.py pgjobs_events``: what just happened, in order; with ``--follow`` as it happens."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from pgjobs.health.happenings import Feed, Happening, Wanted, feed, sentence
+from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
+from pgjobs.queue.activity import Activity
+
+MOST = 10_000
+_EVERY = 1.0
+_OVERLAP = dt.timedelta(seconds=30)
+"""What a transaction wrote that took so long to commit is not missed."""
+
+
+class Command(OperatorCommand):
+    """The oldest first, as a log is read."""
+
+    help = (
+        "Show what happened: workers that came and went, leases taken back, pauses, new errors, dead jobs, "
+        "workflows, approvals, and what people did."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which rows, and in which form."""
+        add = parser.add_argument
+        add("--kind", choices=Activity.Kind.values, metavar="KIND", help=", ".join(Activity.Kind.values))
+        add("--queue", help="of this queue")
+        add("--type", dest="job_type", help="of this job type")
+        add("--workflow", help="of this workflow")
+        add("--since", type=duration, metavar="TIME", help="of the last 2h, 1d")
+        add("--limit", type=int, default=50, metavar="N", help="the latest N rows (default: 50)")
+        add("--follow", action="store_true", help="go on as things happen, until interrupted")
+        add("--json", action="store_true", help="print a JSON object a line")
+
+    def act(self, **options: Any) -> None:
+        """Print them."""
+        limit = options["limit"]
+        if not 1 <= limit <= MOST:
+            raise CommandError(f"--limit is {limit}; give a number from 1 to {MOST:,}.", returncode=WRONG)
+        kind, queue, job_type, workflow = (
+            options[name] or "" for name in ("kind", "queue", "job_type", "workflow")
+        )
+        wanted = Wanted(kind, queue, job_type, workflow, since=options["since"])
+        look = feed(wanted, most=limit)
+        self._print(look.rows, options["json"])
+        if options["follow"]:
+            self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
+
+    def _follow(self, wanted: Wanted, clock: dt.datetime, printed: set[int], as_json: bool) -> None:
+        """Look again and again, some seconds back each time; what was seen before is not printed."""
+        seen = printed | {each.id for each in _lately(wanted, clock).rows}
+        while True:
+            time.sleep(_EVERY)
+            look = _lately(wanted, clock)
+            self._print([each for each in look.rows if each.id not in seen], as_json)
+            seen, clock = {each.id for each in look.rows}, look.clock
+
+    def _print(self, rows: list[Happening], as_json: bool) -> None:
+        for each in reversed(rows):
+            if as_json:
+                self.stdout.write(json.dumps({"schema": SCHEMA, **each.as_dict()}))
+            else:
+                self.say(f"{each.at:%Y-%m-%d %H:%M:%S %Z}  {each.kind:16} {sentence(each)}")
+        self.stdout.flush()
+
+
+def _lately(wanted: Wanted, clock: dt.datetime) -> Feed:
+    return feed(wanted, after=(clock - _OVERLAP, 0), most=MOST)
