@@ -96,13 +96,20 @@ def check_text(value: str, path: str) -> str:
     return value
 
 
-def _flat_text(value: dict[Any, Any]) -> str | None:
-    """JSON of a dict of text and small numbers, which most payloads are; None for what needs a closer look."""
+def is_flat(value: dict[Any, Any]) -> bool:
+    """Whether ``value`` holds text and small numbers only: no code of its values runs when it is written as JSON."""
     for key, inner in value.items():
         kind = type(inner)
         plain = kind is str or inner is None or kind is bool or (kind is int and -_SMALL < inner < _SMALL)
         if not plain or type(key) is not str or key[:1] == "$":
-            return None
+            return False
+    return True
+
+
+def _flat_text(value: dict[Any, Any]) -> str | None:
+    """JSON of a flat dict, which most payloads are; None for what needs a closer look."""
+    if not is_flat(value):
+        return None
     text = _TO_JSON(value)
     if "\\u0000" in text or (not text.isascii() and _UNSTORABLE.search(text)):
         return None

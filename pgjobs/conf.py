@@ -32,8 +32,8 @@ class Settings:
     """Longest time a due job waits unseen when no notification arrives and the worker is not idle."""
     idle_poll_seconds: float = 5
     """Polling slows to this while nothing is due and notifications are known to arrive."""
-    reap_seconds: float = 5
-    """Time between two looks for lapsed leases."""
+    reap_seconds: float = 2
+    """Time between two looks for lapsed leases; an idle process looks when the next one may lapse."""
     reap_batch: int = 500
     """Rows one pass of the reaper takes."""
     shutdown_grace_seconds: float = 30
@@ -42,12 +42,12 @@ class Settings:
     """How long a handler may ignore its timeout before its process is replaced."""
     concurrency: int = 10
     """Jobs that one worker process runs at a time."""
-    max_prefetch: int = 200
+    max_prefetch: int = 400
     """Short jobs that a process may hold beyond those that run; long jobs are never claimed ahead."""
     processes: int = 1
     """Worker processes of one ``runworkers``."""
     isolated_processes: int = 2
-    """Suspects (jobs whose worker died) that may run at a time, each alone in a process of its own."""
+    """Suspects (jobs whose worker died) that may run at a time, each alone in its process meanwhile."""
     crash_delay_seconds: float = 1
     """Delay of a job after its worker died; doubles with each further death."""
     crash_delay_cap_seconds: float = 300

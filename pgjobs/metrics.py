@@ -110,7 +110,12 @@ def _ends(facts: Facts, verdict: Verdict) -> Iterator[Family]:
         "pgjobs_jobs_finished_total", "counter", "Attempts that ended, since the first worker counted."
     )
     sums = facts.reader.ask(_LIFETIME_SUMS)
-    place = {queue: queue if rank < LABELS else OTHER for rank, (queue, *_) in enumerate(sums)}
+    if (
+        len(sums) <= LABELS + 1
+    ):  # queues that are no more, all in one row, are none of the others that there are
+        sums = [row for row in sums if row[0]]
+    sums = sorted(sums, key=lambda row: not row[0])  # they take no label from one that there is
+    place = {queue: queue if queue and rank < LABELS else OTHER for rank, (queue, *_) in enumerate(sums)}
     totals: dict[str, list[float]] = {}
     for queue, *numbers in sums:
         held = totals.setdefault(place[queue], [0.0] * len(numbers))

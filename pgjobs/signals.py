@@ -22,3 +22,8 @@ worker_started = Signal()
 """``name, pid``: a worker process begins to claim."""
 worker_stopped = Signal()
 """``name, pid, released``: a worker process has ended in order, having handed back ``released`` rows."""
+
+
+def heard(signal: Signal, sender: str) -> bool:
+    """Whether anybody listens to ``signal`` of ``sender``: at no cost worth naming where nobody ever does."""
+    return bool(signal.receivers) and signal.has_listeners(sender)

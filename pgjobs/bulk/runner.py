@@ -66,7 +66,7 @@ class Batch:
 def running(*, using: str) -> list[int]:
     """The operations that are to be carried on, the oldest first."""
     found = BulkOperation._base_manager.using(using).filter(state=BulkState.RUNNING.value)
-    return list(found.order_by("pk").values_list("pk", flat=True)[:20])
+    return list(found.order_by("pk").values_list("pk", flat=True))
 
 
 def carry(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from django.db import transaction
@@ -25,17 +26,15 @@ _DUE = """
 WITH RECURSIVE lanes{columns} AS ({lanes}),
 levels AS (SELECT DISTINCT priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority),
 due AS MATERIALIZED (
-    SELECT row_number() OVER () AS place, chosen.id FROM (
-        SELECT best.id FROM levels CROSS JOIN LATERAL (
-            SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
-            WHERE lane.priority = levels.priority AND {open}
-            ORDER BY picked.available_at, picked.id LIMIT {limit}
-        ) AS best LIMIT {limit}
-    ) AS chosen
+    SELECT best.id FROM levels CROSS JOIN LATERAL (
+        SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
+        WHERE lane.priority = levels.priority AND {open}
+        ORDER BY picked.available_at, picked.id LIMIT {limit}
+    ) AS best LIMIT {limit}
 )"""
 
 _DUE_SUSPECTS = """
-WITH due AS MATERIALIZED (SELECT row_number() OVER () AS place, picked.id FROM ({picked}) AS picked)"""
+WITH due AS MATERIALIZED (SELECT picked.id FROM ({picked}) AS picked)"""
 
 # pending -> running. Fence: none to check, a fresh one is written. Locks: skips what others hold.
 _CLAIM = """{due}
@@ -43,10 +42,12 @@ UPDATE {table} AS leased
 SET status = '{running}', attempt_count = leased.attempt_count + 1, lease_owner = %(owner)s,
     lease_token = %(token)s::uuid, heartbeat_at = clock_timestamp(), started_at = clock_timestamp(),
     lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
-FROM due WHERE leased.id = due.id AND {by_key}
-RETURNING due.place, leased.priority, leased.available_at::text, leased.id, leased.queue, {columns}"""
+WHERE {by_key}
+RETURNING leased.priority, date_part('epoch', leased.available_at), leased.id, leased.queue, {columns}"""
 
-_OWN_COLUMNS = 5  # those of RETURNING that are the claim's own
+_SUSPECTS = ("suspects", "sharing")
+_OWN_COLUMNS = 4  # those of RETURNING that are the claim's own
+_ORDER = itemgetter(0, 1, 2)  # a float of seconds holds the microseconds of any time that is due, until 2255
 
 
 def claim(
@@ -59,6 +60,7 @@ def claim(
     kinds: Sequence[str],
     queues: Sequence[str] = (),
     suspects: bool = False,
+    sharing: bool = False,
     position: Position | None = None,
     columns: tuple[str, ...] = ("id",),
     using: str,
@@ -68,7 +70,8 @@ def claim(
     ``token`` must be fresh for every call: with the id it is the fence, and it finds a claim whose reply was
     lost. ``kinds`` are the handlers this process has; rows of other kinds wait, and so do those of a queue or kind
     that is paused. No ``queues`` means all. ``suspects`` claims rows whose last worker died, and only those;
-    otherwise only rows that have no crash. ``columns`` are SQL expressions over the alias ``leased``. With a
+    otherwise only rows that have no crash. ``sharing`` leaves those that one more crash would bury: for a process that
+    has run others before. ``columns`` are SQL expressions over the alias ``leased``. With a
     ``position`` a flood is claimed from where the last claim ended, and the whole is looked at again in between.
 
     One statement in autocommit is the shortest transaction there is. Under READ COMMITTED, with SKIP LOCKED,
@@ -89,7 +92,7 @@ def claim(
         sql = _claim_sql(model, limit, "known", columns, using)
         found = _claimed(sql, {**params, **position.params()}, using)
     if len(found) < limit:
-        lanes = "suspects" if suspects else "named" if queues else "all"
+        lanes = ("sharing" if sharing else "suspects") if suspects else "named" if queues else "all"
         more = _claimed(_claim_sql(model, limit - len(found), lanes, columns, using), params, using)
         found += more
         if position is not None:
@@ -100,14 +103,14 @@ def claim(
 
 
 def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:
-    return sorted(rows(using, sql, params), key=lambda row: row[0])
+    return sorted(rows(using, sql, params), key=_ORDER)
 
 
 @lru_cache(maxsize=1024)
 def _claim_sql(model: type[LeasedRow], limit: int, lanes: str, columns: tuple[str, ...], using: str) -> str:
-    """The text for "all" lanes, those of "named" queues, the "known" ones of a position, or "suspects"."""
+    """The text for "all" lanes, those of "named" queues, the "known" of a position, "suspects", or "sharing" ones."""
     picked = _picked(model, limit, lanes, using)
-    if lanes == "suspects":
+    if lanes in _SUSPECTS:
         due = _DUE_SUSPECTS.format(picked=picked)
     else:
         walk = KNOWN_LANES if lanes == "known" else all_lanes(model, named=lanes == "named")
@@ -129,7 +132,9 @@ def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:
         literally(f"{rules.kind_column} = ANY(%(kinds)s::text[])"),
         literally(not_paused(rules.kind_column, "type")),
     )
-    if lanes == "suspects":
+    if lanes in _SUSPECTS:
+        if lanes == "sharing":
+            found = found.filter(literally("crash_count + 1 < max_crashes"))
         chosen = literally("cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])")
         found = found.filter(literally("crash_count > 0"), chosen, literally(not_paused("queue", "queue")))
         found = found.order_by("priority", "available_at", "id")

@@ -50,6 +50,12 @@ _ANY_SUSPECT = """EXISTS (
     SELECT 1 FROM {table} WHERE status = '{claimable}' AND crash_count > 0 AND {soon}
     AND {kind} = ANY(%({kinds})s::text[])
     AND (cardinality(%(queues)s::text[]) = 0 OR queue = ANY(%(queues)s::text[])) AND {open})"""
+
+# As the claim takes them. The locks end with the statement.
+_FREE = """
+SELECT count(*) FROM (
+    SELECT 1 FROM {table} WHERE {suspect} AND {soon} AND {open}
+    ORDER BY priority, available_at, id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) AS free"""
 _SOON = "(available_at <= statement_timestamp() + make_interval(secs => %(ahead)s))"
 
 
@@ -84,18 +90,48 @@ def suspects_waiting(
     kinds: Sequence[str],
     queues: Sequence[str] = (),
     ahead: float = 0.0,
+    sharing: bool = False,
     using: str,
 ) -> tuple[int, float | None]:
-    """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None."""
-    chosen = (
-        f"{model.LEASE.kind_column} = ANY(%(kinds)s::text[]) AND (cardinality(%(queues)s::text[]) = 0 "
-        f"OR queue = ANY(%(queues)s::text[])) AND {_open(model)}"
-    )
-    suspect = f"status = '{model.LEASE.claimable}' AND crash_count > 0"
-    sql = _SUSPECTS.format(table=table_of(model), suspect=suspect, soon=_SOON, open=chosen)
+    """How many suspects are due within ``ahead`` seconds (counted to 100), and seconds until the next, or None.
+
+    ``sharing`` counts only those that a claim of this name would take.
+    """
+    words = _words(model)
+    if sharing:
+        words["open"] += " AND crash_count + 1 < max_crashes"
+    sql = _SUSPECTS.format(**words)
     params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead}
     ((due, seconds),) = rows(using, sql, params)
     return due, None if seconds is None else float(seconds)
+
+
+def suspects_free(
+    model: type[LeasedRow],
+    *,
+    kinds: Sequence[str],
+    queues: Sequence[str] = (),
+    ahead: float = 0.0,
+    limit: int,
+    using: str,
+) -> int:
+    """How many of those :func:`suspects_waiting` counts nobody has locked, counted to ``limit``.
+
+    A process started for a row that another transaction holds could not claim it.
+    """
+    params = {"kinds": list(kinds), "queues": list(queues), "ahead": ahead, "limit": limit}
+    ((free,),) = rows(using, _FREE.format(**_words(model)), params)
+    return int(free)
+
+
+def _words(model: type[LeasedRow]) -> dict[str, str]:
+    return {
+        "table": table_of(model),
+        "suspect": f"status = '{model.LEASE.claimable}' AND crash_count > 0",
+        "soon": _SOON,
+        "open": f"{model.LEASE.kind_column} = ANY(%(kinds)s::text[]) AND (cardinality(%(queues)s::text[]) = 0 "
+        f"OR queue = ANY(%(queues)s::text[])) AND {_open(model)}",
+    }
 
 
 def suspect_sql(model: type[LeasedRow], *, kinds: str = "kinds") -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 from django.db.models.expressions import RawSQL
 
 from pgjobs.backoff import Backoff
-from pgjobs.connections import OUTAGE, drop
+from pgjobs.connections import drop, is_outage
 from pgjobs.exceptions import LeaseLost
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING, Lease
@@ -29,7 +30,20 @@ with 800 running rows, 2.7 ms of a 5.3 ms settlement of 200.
 """
 
 GIVEN = "unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) AS given(id, token)"
-"""The leases a statement is about, as rows."""
+"""The leases a statement is about, as rows. Their parameters come from :func:`as_given`."""
+
+
+def as_given(leases: Iterable[Lease]) -> dict[str, object]:
+    """The parameters of :data:`GIVEN`, as array literals.
+
+    Lists of ids and UUIDs cost psycopg 2 microseconds a lease, these a quarter; the leases of one claim share a token.
+    """
+    ids, tokens = [], []
+    texts: dict[uuid.UUID, str] = {}
+    for pk, token, *_ in leases:
+        ids.append(str(pk))
+        tokens.append(texts.get(token) or texts.setdefault(token, token.hex))
+    return {"ids": f"{{{','.join(ids)}}}", "tokens": f"{{{','.join(tokens)}}}"}
 
 
 def by_key(cte: str) -> str:
@@ -103,7 +117,9 @@ def hold_in(
                 number = hold(model, lease, using=using)
                 opened.push(trial.pop_all())
                 return number
-        except OUTAGE:
+        except Error as error:
+            if not is_outage(error):
+                raise
             drop(using)
             if stale:
                 continue

@@ -37,8 +37,9 @@ _LANES_OF_QUEUES = """
 
 # The lanes of the last claim, each from where that one ended.
 KNOWN_LANES = """
-    SELECT * FROM unnest(%(lane_queues)s::text[], %(lane_priorities)s::smallint[], %(lane_ats)s::timestamptz[],
-                         %(lane_ids)s::bigint[]) AS known(queue, priority, at, id)"""
+    SELECT queue, priority, to_timestamp(seconds) AS at, id
+    FROM unnest(%(lane_queues)s::text[], %(lane_priorities)s::smallint[], %(lane_ats)s::float8[],
+                %(lane_ids)s::bigint[]) AS known(queue, priority, seconds, id)"""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Position:
     :data:`LOOK_BACK_SECONDS` later, or at once when the flood is over.
     """
 
-    _lanes: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    _lanes: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
     _looked_at: float = 0.0
 
     def usable(self) -> bool:
@@ -63,8 +64,8 @@ class Position:
         self._looked_at = time.monotonic()
 
     def note(self, claimed: list[tuple[Any, ...]]) -> None:
-        """Note (place, priority, available_at, id, queue, ...) rows, in the order of the claim; none to start anew."""
-        self._lanes = {(row[4], row[1]): (row[2], row[3]) for row in claimed}
+        """Note (priority, available_at, id, queue, ...) rows, in the order of the claim; none to start anew."""
+        self._lanes = {(row[3], row[0]): (row[1], row[2]) for row in claimed}
 
     def params(self) -> dict[str, list[Any]]:
         """The parameters of :data:`KNOWN_LANES`."""

@@ -36,13 +36,6 @@ _REAP = """
 WITH lost AS MATERIALIZED (
     SELECT id FROM {table} WHERE status = '{running}' AND {which}
     ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-),
-told AS MATERIALIZED (
-    SELECT leased.id, format(
-        'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
-        leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes
-    ) AS message
-    FROM {table} AS leased JOIN lost ON lost.id = leased.id
 )
 UPDATE {table} AS leased
 SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
@@ -50,21 +43,25 @@ SET status = CASE WHEN {spent} THEN '{exhausted}' ELSE '{claimable}' END,
     available_at = CASE WHEN {spent} THEN leased.available_at ELSE clock_timestamp() + make_interval(
         secs => LEAST(%(cap)s, %(delay)s * power(2, LEAST(leased.crash_count, 30))) * (0.9 + 0.2 * random())) END,
     completed_at = CASE WHEN {spent} AND {final} THEN clock_timestamp() END,
-    last_error = told.message,
-    {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || told.message ELSE leased.{reason} END,
+    last_error = {message},
+    {reason} = CASE WHEN {spent} THEN 'crash budget spent: ' || {message} ELSE leased.{reason} END,
     errors = {errors},{lost}
     {cleared}
-FROM told WHERE leased.id = told.id AND {by_key}
+WHERE {by_key}
 RETURNING leased.id, leased.status"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
 _ANY = "SELECT 1 FROM {table} WHERE status = '{running}' AND {which} LIMIT 1"
 
+# Of the row as it was: none of this is what the statement makes of it.
+_MESSAGE = """format(
+    'worker %%s died or went silent during attempt %%s; its last heartbeat was at %%s (crash %%s of %%s)',
+    leased.lease_owner, leased.attempt_count, leased.heartbeat_at, leased.crash_count + 1, leased.max_crashes)"""
 _SPENT = "leased.crash_count + 1 >= leased.max_crashes"
 _LOST = """
     error_class = '{lost_class}', fingerprint = {lost_fingerprint},"""
-_ENTRY = """jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', told.message,
+_ENTRY = f"""jsonb_build_object('attempt', leased.attempt_count, 'kind', 'lost', 'message', {_MESSAGE},
     'worker', leased.lease_owner, 'heartbeat_at', leased.heartbeat_at, 'at', clock_timestamp())"""
 
 
@@ -79,9 +76,12 @@ def reap_lapsed(
     return _reap(model, _LAPSED, _params(limit), using, on_exhausted)
 
 
-def lapsed_sql(model: type[LeasedRow]) -> str:
-    """An SQL expression: whether there is anything for :func:`reap_lapsed`."""
-    return f"EXISTS ({_ANY.format(table=_table(model), running=RUNNING, which=_LAPSED)})"
+def lapse_sql(model: type[LeasedRow]) -> str:
+    """An SQL expression: seconds until :func:`reap_lapsed` may find something, below 0 when it would, or null."""
+    return (
+        f"(SELECT extract(epoch FROM min(lease_expires_at) - clock_timestamp())::float8 "  # noqa: S608
+        f"FROM {_table(model)} WHERE status = '{RUNNING}')"
+    )
 
 
 def reap_owner(
@@ -184,6 +184,7 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         running=RUNNING,
         which=which,
         spent=_SPENT,
+        message=_MESSAGE,
         exhausted=rules.exhausted,
         claimable=rules.claimable,
         final="true" if rules.exhausted_is_final else "false",
@@ -193,5 +194,5 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         if rules.lost_class
         else "",
         cleared=LEASE_CLEARED,
-        by_key=by_key("told"),
+        by_key=by_key("lost"),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pgjobs.connections import rows
-from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, by_key, held_rows
+from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, as_given, by_key, held_rows
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import RUNNING, Lease
 
@@ -18,7 +18,7 @@ WITH given AS MATERIALIZED (SELECT * FROM {given}),
 held AS MATERIALIZED ({held})
 UPDATE {table} AS leased
 SET status = '{claimable}', attempt_count = GREATEST(leased.attempt_count - 1, 0), {cleared}
-FROM held WHERE leased.id = held.id AND {by_key}
+WHERE {by_key}
 RETURNING leased.id"""
 
 # running -> claimable. Fence: a token or an owner that only the caller has known. Locks: in id order, skipping.
@@ -29,7 +29,7 @@ WITH held AS MATERIALIZED (
 )
 UPDATE {table} AS leased
 SET status = '{claimable}', attempt_count = GREATEST(leased.attempt_count - 1, 0), {cleared}
-FROM held WHERE leased.id = held.id AND {by_key}
+WHERE {by_key}
 RETURNING leased.id"""
 
 
@@ -46,8 +46,7 @@ def release(model: type[LeasedRow], leases: Sequence[Lease], *, using: str) -> s
         cleared=LEASE_CLEARED,
         by_key=by_key("held"),
     )
-    params = {"ids": [lease.pk for lease in leases], "tokens": [lease.token for lease in leases]}
-    return {pk for (pk,) in rows(using, sql, params)}
+    return {pk for (pk,) in rows(using, sql, as_given(leases))}
 
 
 def release_claim(model: type[LeasedRow], token: uuid.UUID, *, using: str) -> set[int]:

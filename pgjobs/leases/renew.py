@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgjobs.connections import rows
-from pgjobs.leases.fence import GIVEN, by_key, held_rows
+from pgjobs.leases.fence import GIVEN, as_given, by_key, held_rows
 from pgjobs.leases.models import LeasedRow
 from pgjobs.leases.states import Lease
 
@@ -20,7 +20,7 @@ renewed AS MATERIALIZED (
     UPDATE {table} AS leased
     SET heartbeat_at = clock_timestamp(),
         lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s)
-    FROM held WHERE leased.id = held.id AND {by_key}
+    WHERE {by_key}
     RETURNING leased.id
 )
 SELECT mine.id, renewed.id IS NOT NULL FROM mine LEFT JOIN renewed USING (id)"""
@@ -49,10 +49,5 @@ def renew(model: type[LeasedRow], leases: Sequence[Lease], *, lease_seconds: flo
         mine=held_rows(table, locking="OFFSET 0"),
         held=held_rows(table, locking="FOR NO KEY UPDATE SKIP LOCKED"),
     )
-    params = {
-        "ids": [lease.pk for lease in leases],
-        "tokens": [lease.token for lease in leases],
-        "lease_seconds": lease_seconds,
-    }
-    found = rows(using, sql, params)
+    found = rows(using, sql, as_given(leases) | {"lease_seconds": lease_seconds})
     return Renewal({pk for pk, _ in found}, {pk for pk, extended in found if extended})

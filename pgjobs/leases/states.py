@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import NamedTuple
 
 RUNNING = "running"
 """The one status in which a row has an owner. A database constraint ties it to the lease columns."""
@@ -31,8 +32,7 @@ class LeaseRules:
     """SQL over the alias ``leased`` for its ``fingerprint``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to work on one row: valid while the row still carries this token."""
 
     pk: int

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pgjobs.leases.states import Lease
 from pgjobs.queue.outcomes import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
-    """A job in this process's hands."""
+class ClaimedJob(NamedTuple):
+    """A job in this process's hands. A tuple, since thousands are made in a second."""
 
     lease: Lease
     job_type: str
@@ -29,8 +28,7 @@ class ClaimedJob:
     """Seconds from when it was due to when it was claimed, by the database's clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """An attempt with its outcome, on its way to be settled."""
 
     job: ClaimedJob

@@ -24,7 +24,7 @@ _COLUMNS = (
     "leased.idempotency_key IS NOT NULL AND EXISTS (SELECT FROM pgjobs_jobresult AS produced "
     "WHERE produced.idempotency_key = leased.idempotency_key)",
     "leased.queue",
-    "GREATEST(extract(epoch FROM leased.started_at - leased.available_at), 0)::float8",
+    "GREATEST(date_part('epoch', leased.started_at - leased.available_at), 0)",
 )
 
 
@@ -37,6 +37,7 @@ def claim_jobs(
     names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
+    sharing: bool = False,
     position: Position | None = None,
     using: str,
 ) -> list[ClaimedJob]:
@@ -50,6 +51,7 @@ def claim_jobs(
         kinds=names,
         queues=queues,
         suspects=suspects,
+        sharing=sharing,
         position=position,
         columns=_COLUMNS,
         using=using,

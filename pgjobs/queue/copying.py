@@ -19,8 +19,8 @@ _PREPARE = """
 SELECT (SELECT string_agg(nextval(own.sequence)::text, ' ')
         FROM (SELECT pg_get_serial_sequence('pgjobs_job', 'id')::regclass AS sequence OFFSET 0) AS own,
              generate_series(1, %(count)s)),
-       statement_timestamp()::text,
-       COALESCE(%(at)s::timestamptz, statement_timestamp() + make_interval(secs => %(delay)s))::text"""
+       to_json(statement_timestamp()) #>> '{}',
+       to_json(COALESCE(%(at)s::timestamptz, statement_timestamp() + make_interval(secs => %(delay)s))) #>> '{}'"""
 _SILENCE = ", set_config('pgjobs.notify', 'off', true)"
 
 

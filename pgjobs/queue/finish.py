@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.functions import Now
 
 from pgjobs.connections import still_in_transaction
@@ -30,7 +31,7 @@ def finishing(
     the key has a result; :class:`CommitLost` when the commit did not happen.
     """
     connection = connections[using]
-    if connection.in_atomic_block or not connection.get_autocommit():
+    if connection.in_atomic_block or not _autocommits(connection):
         raise PgJobsError(
             f"job {job.lease.pk}: ctx.finish() opens its own transaction, but one is open on {using!r} already. "
             f"Leave your atomic() block (and turn autocommit on) first, or put the writes inside ctx.finish()."
@@ -61,3 +62,10 @@ def finishing(
         transaction.on_commit(lambda: committed.append(True), using=using)
     if not committed:
         raise CommitLost(job.lease.pk)
+
+
+def _autocommits(connection: BaseDatabaseWrapper) -> bool:
+    """Not ``get_autocommit()``: that connects, and an outage is waited out further on."""
+    if connection.connection is None:
+        return bool(connection.settings_dict["AUTOCOMMIT"])
+    return connection.autocommit

@@ -216,7 +216,7 @@ class Counts(models.Field):  # type: ignore[type-arg]
 class Minute(models.Model):
     """How many jobs of one type in one queue came to which end in one minute, and how long they waited and ran.
 
-    The row of 1970 has the sums of all times: it never falls, whatever is pruned.
+    The row of 1970 has the sums of all times: those of a queue never fall, whatever is pruned.
     """
 
     pk = models.CompositePrimaryKey("minute", "queue", "job_type")
@@ -231,6 +231,7 @@ class Minute(models.Model):
     run_seconds = models.FloatField(default=0.0, db_default=0.0, help_text="sum")
     wait_counts = Counts(help_text="attempts by bucket of pgjobs.queue.rollups.BOUNDS")
     run_counts = Counts(help_text="the same of how long they ran")
+    seen_at = models.DateTimeField(db_default=Now(), editable=False, help_text="last added to")
 
     class Meta:
         default_permissions = ()

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from django.db import transaction
+
 from pgjobs.connections import rows
 
 BOUNDS: tuple[float, ...] = tuple(0.01 * 2**n for n in range(21))
@@ -24,17 +26,21 @@ FROM unnest(%(queues)s::text[], %(types)s::text[], %(done)s::bigint[], %(failed)
             %(retried)s::bigint[], %(wait_seconds)s::float8[], %(run_seconds)s::float8[], %(waits)s::text[],
             %(runs)s::text[]) AS given(queue, job_type, done, failed, dead, retried, wait_seconds, run_seconds,
                                        waits, runs)
-CROSS JOIN (VALUES (date_trunc('minute', clock_timestamp())), ('{lifetime}'::timestamptz)) AS times(minute)
+CROSS JOIN (VALUES {minutes}) AS times(minute)
 ORDER BY times.minute, given.queue, given.job_type
 ON CONFLICT (minute, queue, job_type) DO UPDATE SET
     done = kept.done + EXCLUDED.done, failed = kept.failed + EXCLUDED.failed, dead = kept.dead + EXCLUDED.dead,
     retried = kept.retried + EXCLUDED.retried, wait_seconds = kept.wait_seconds + EXCLUDED.wait_seconds,
-    run_seconds = kept.run_seconds + EXCLUDED.run_seconds, wait_counts = {waits}, run_counts = {runs}"""
+    run_seconds = kept.run_seconds + EXCLUDED.run_seconds, wait_counts = {waits}, run_counts = {runs},
+    seen_at = clock_timestamp()"""
 
 _SUM = """ARRAY(SELECT COALESCE(a, 0) + COALESCE(b, 0)
                 FROM unnest(kept.{0}, EXCLUDED.{0}) WITH ORDINALITY AS pair(a, b, n) ORDER BY n)"""
 
-_ADD_SQL = _ADD.format(lifetime=LIFETIME, waits=_SUM.format("wait_counts"), runs=_SUM.format("run_counts"))
+_SUMS = {"waits": _SUM.format("wait_counts"), "runs": _SUM.format("run_counts")}
+_OF_ALL_TIMES = f"('{LIFETIME}'::timestamptz)"
+_ADD_SQL = _ADD.format(minutes=f"(date_trunc('minute', clock_timestamp())), {_OF_ALL_TIMES}", **_SUMS)
+_FOLD_SQL = _ADD.format(minutes=_OF_ALL_TIMES, **_SUMS)
 
 _PRUNE = f"""
 DELETE FROM pgjobs_minute WHERE (minute, queue, job_type) IN (
@@ -44,6 +50,20 @@ DELETE FROM pgjobs_minute WHERE (minute, queue, job_type) IN (
 RETURNING 1"""  # noqa: S608 - one constant
 
 _PRUNED_AT_ONCE = 5_000
+
+# The sums of what has had no end for long: types of a queue first, then a queue that has no type left.
+_TAKE_SILENT = f"""
+DELETE FROM pgjobs_minute WHERE (minute, queue, job_type) IN (
+    SELECT minute, queue, job_type FROM pgjobs_minute AS kept
+    WHERE minute = '{LIFETIME}' AND queue <> '' AND seen_at < clock_timestamp() - make_interval(secs => %(age)s)
+      AND (job_type <> '' OR NOT EXISTS (
+        SELECT FROM pgjobs_minute AS other
+        WHERE other.minute = kept.minute AND other.queue = kept.queue AND other.job_type <> ''))
+    ORDER BY queue, job_type LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING queue, job_type, done, failed, dead, retried, wait_seconds, run_seconds, wait_counts, run_counts"""  # noqa: S608
+
+_SILENT_FOR = 10
+"""Times ``STATISTICS_DAYS``: then sums of a queue and type that had no end since are those of a queue, or of none."""
 
 
 @dataclass(slots=True)
@@ -80,6 +100,10 @@ Tallies = Mapping[tuple[str, str], Tally]
 
 def add(tallies: Tallies, *, using: str) -> None:
     """Add what was counted to the present minute, by the database's clock, and to the sums of all times."""
+    _add(tallies, _ADD_SQL, using)
+
+
+def _add(tallies: Tallies, sql: str, using: str) -> None:
     if not tallies:
         return
     each = list(tallies.values())
@@ -91,17 +115,30 @@ def add(tallies: Tallies, *, using: str) -> None:
     params["types"] = [job_type for _, job_type in tallies]
     params["waits"] = [_array(tally.waits) for tally in each]
     params["runs"] = [_array(tally.runs) for tally in each]
-    rows(using, _ADD_SQL, params)
+    rows(using, sql, params)
 
 
 def prune(days: float, *, using: str) -> int:
-    """Remove the minutes that are older, in batches; the sums of all times stay. How many rows went."""
+    """Remove the minutes that are older, in batches, and fold the sums of what is no more. How many rows went."""
     total = 0
     while gone := len(rows(using, _PRUNE, {"age": days * 86_400, "limit": _PRUNED_AT_ONCE})):
         total += gone
         if gone < _PRUNED_AT_ONCE:
             break
-    return total
+    return total + _fold_silent(days * _SILENT_FOR, using)
+
+
+def _fold_silent(days: float, using: str) -> int:
+    """Add the sums of types that are no more to those of their queue under no type, and the sums of queues that are no
+    more to those under no queue: so rows are bounded by what is in use, and no sum of what is in use falls."""
+    with transaction.atomic(using=using):
+        gone = rows(using, _TAKE_SILENT, {"age": days * 86_400, "limit": _PRUNED_AT_ONCE})
+        folded: dict[tuple[str, str], Tally] = {}
+        for queue, job_type, *numbers in gone:
+            into = folded.setdefault((queue if job_type else "", ""), Tally())
+            into.add(Tally(*numbers))
+        _add(folded, _FOLD_SQL, using)
+    return len(gone)
 
 
 def summed(one: Sequence[int], other: Sequence[int]) -> list[int]:

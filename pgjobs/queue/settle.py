@@ -11,7 +11,7 @@ from django.db import OperationalError, transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, retrying, rows
-from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, by_key, error_appended, held_rows
+from pgjobs.leases.fence import GIVEN, LEASE_CLEARED, as_given, by_key, error_appended, held_rows
 from pgjobs.queue.attempts import ClaimedJob, Ended
 from pgjobs.queue.awaited import announce
 from pgjobs.queue.fingerprints import fingerprint
@@ -66,8 +66,7 @@ SET status = given.status,
     completed_by = CASE WHEN given.status <> 'pending' THEN leased.lease_owner END,
     note = given.note,
     {cleared}
-FROM held JOIN given USING (id)
-WHERE leased.id = held.id AND {by_key}
+FROM given WHERE leased.id = given.id AND {by_key}
 RETURNING leased.id"""
 
 _ENTRY = (
@@ -84,8 +83,17 @@ held AS MATERIALIZED ({held})
 UPDATE pgjobs_job AS leased
 SET status = 'succeeded', result = given.result::jsonb, note = '', completed_at = clock_timestamp(),
     completed_by = leased.lease_owner, {cleared}
-FROM held JOIN given USING (id)
-WHERE leased.id = held.id AND {by_key}
+FROM given WHERE leased.id = given.id AND {by_key}
+RETURNING leased.id"""
+
+# The same where no handler returned anything.
+_SUCCEED_WITHOUT_RESULTS = """
+WITH given AS MATERIALIZED (SELECT * FROM {given}),
+held AS MATERIALIZED ({held})
+UPDATE pgjobs_job AS leased
+SET status = 'succeeded', result = NULL, note = '', completed_at = clock_timestamp(),
+    completed_by = leased.lease_owner, {cleared}
+WHERE {by_key}
 RETURNING leased.id"""
 
 _TABLE = "pgjobs_job"
@@ -94,6 +102,9 @@ _SETTLE_SQL = _SETTLE.format(
     held=_HELD, errors=error_appended(_ENTRY), cleared=LEASE_CLEARED, by_key=by_key("held")
 )
 _SUCCEED_SQL = _SUCCEED.format(held=_HELD, cleared=LEASE_CLEARED, by_key=by_key("held"))
+_SUCCEED_WITHOUT_RESULTS_SQL = _SUCCEED_WITHOUT_RESULTS.format(
+    given=GIVEN, held=_HELD, cleared=LEASE_CLEARED, by_key=by_key("held")
+)
 
 _LANDED = """
 SELECT job.id FROM pgjobs_job AS job
@@ -110,11 +121,17 @@ def settle(ended: Sequence[Ended], *, using: str) -> set[int]:
     key has a result by now takes that result and says so. What another transaction has locked does not move
     either, and is :func:`still_held`.
     """
-    special = [e for e in ended if e.job.awaited or _has_key(e)]
-    chosen = {e.job.lease.pk for e in special}
-    plain = [(e.job, written(e)) for e in ended if e.job.lease.pk not in chosen]
-    moved = _write(plain, using=using) if plain else set()
+    plain = [e for e in ended if not (e.job.awaited or _has_key(e))]
+    special = [e for e in ended if e.job.awaited or _has_key(e)] if len(plain) < len(ended) else []
+    moved = _write_plain(plain, using=using) if plain else set()
     return moved | _settle_unless_locked(special, using=using) if special else moved
+
+
+def _write_plain(ended: list[Ended], *, using: str) -> set[int]:
+    results = [e.outcome.result for e in ended if isinstance(e.outcome, Succeeded)]
+    if len(results) == len(ended):
+        return _succeed([e.job for e in ended], results, using=using)
+    return _write([(e.job, written(e)) for e in ended], using=using)
 
 
 def _settle_unless_locked(special: list[Ended], *, using: str) -> set[int]:
@@ -246,10 +263,10 @@ FROM pgjobs_jobresult WHERE idempotency_key = ANY(%(keys)s::text[])"""
 
 
 def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
-    params = _leases([job for job, _ in writes])
+    jobs = [job for job, _ in writes]
     if all(w.status is JobStatus.SUCCEEDED and not w.note for _, w in writes):
-        params["results"] = [w.result for _, w in writes]
-        return {pk for (pk,) in rows(using, _SUCCEED_SQL, params)}
+        return _succeed(jobs, [w.result for _, w in writes], using=using)
+    params = _leases(jobs)
     prints = [_fingerprint(job, w.problem) for job, w in writes]
     params |= {
         "statuses": [w.status.value for _, w in writes],
@@ -266,8 +283,17 @@ def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
     return {pk for (pk,) in rows(using, _SETTLE_SQL, params)}
 
 
+def _succeed(jobs: list[ClaimedJob], results: list[str | None], *, using: str) -> set[int]:
+    params = _leases(jobs)
+    if any(result is not None for result in results):
+        found = rows(using, _SUCCEED_SQL, params | {"results": results})
+    else:
+        found = rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, params)
+    return {pk for (pk,) in found}
+
+
 def _leases(jobs: list[ClaimedJob]) -> dict[str, object]:
-    return {"ids": [job.lease.pk for job in jobs], "tokens": [job.lease.token for job in jobs]}
+    return as_given(job.lease for job in jobs)
 
 
 def error_class(problem: Problem) -> str:

@@ -17,6 +17,7 @@ _LOOK_EVERY = (
 )
 _AGAIN = 1.0  # until an operation is looked at again that somebody else has in hand
 _CANCELLED = "57014"  # a batch that is longer than the role's statement_timeout will be so again
+_AT_A_TIME = 20
 _BREATH = 0.02  # between two batches, so that claims have their turn
 
 
@@ -29,6 +30,8 @@ class BulkCarrier:
         self._due = clock.now() + _LOOK_EVERY * random.uniform(0.2, 1.0)
         self._carrying = False
         self._looked_at = -math.inf
+        self._next: dict[int, float] = {}
+        """Of each operation that runs, when its next batch may come."""
 
     @property
     def age(self) -> float:
@@ -49,15 +52,22 @@ class BulkCarrier:
             self._due = clock.now()
 
     def run_if_due(self) -> None:
-        """A batch of each operation that runs."""
-        if clock.now() < self._due:
+        """A batch of each operation that runs and may go on, of a few at a time: those that have waited longest."""
+        now = clock.now()
+        if now < self._due:
             return
-        self._due = clock.now() + _AGAIN  # whatever comes of it: claims have their turn in between
-        waits = [self._batch(pk) for pk in running(using=self._using)]
+        self._due = now + _AGAIN  # whatever comes of it: claims have their turn in between
+        self._next = {pk: self._next.get(pk, 0.0) for pk in running(using=self._using)}
         self._looked_at = clock.now()
-        self._carrying = bool(waits)
-        # A slow pace is no reason to overlook what is started meanwhile.
-        self._due = clock.now() + min([*waits, _LOOK_EVERY * random.uniform(0.8, 1.2)])
+        self._carrying = bool(self._next)
+        waiting = [pk for pk, at in self._next.items() if at <= now]
+        for pk in sorted(waiting, key=self._next.__getitem__)[:_AT_A_TIME]:
+            # A slow pace is no reason to overlook that it was changed, or what is started meanwhile.
+            self._next[pk] = clock.now() + min(self._batch(pk), _LOOK_EVERY)
+        soonest = min(self._next.values(), default=math.inf)
+        self._due = min(
+            max(soonest, clock.now() + _BREATH), clock.now() + _LOOK_EVERY * random.uniform(0.8, 1.2)
+        )
 
     def _batch(self, pk: int) -> float:
         """Seconds until the next one of this operation. What its own fault stops does not stop the worker."""

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field, replace
 
 from pgjobs.worker import clock, registration
-from pgjobs.worker.ledger import begun, create, signed_off
+from pgjobs.worker.ledger import begun, create, signed_off, silent_for, worked
 from pgjobs.worker.options import WorkerOptions
 
 
@@ -28,6 +28,8 @@ class Child:
     killed: bool = False
     """By its supervisor, because it did not end in time."""
     stops_told: int = 0
+    silent_since: float | None = None
+    """When its supervisor first found it silent for too long."""
 
     @property
     def name(self) -> str:
@@ -66,6 +68,16 @@ class Child:
         """Whether it works on something now."""
         rows = self.begun()
         return rows is None or any(rows.values())
+
+    @property
+    def silent_for(self) -> float | None:
+        """Seconds for which none of its threads has run; None while it starts."""
+        return silent_for(self.ledger)
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether it has ever begun anything."""
+        return worked(self.ledger)
 
     def close(self) -> None:
         """Let go of pipe and ledger."""

@@ -122,7 +122,7 @@ class Executor:
         """Announce the start; the outcome at once when there is nothing to run."""
         job = holding.job
         self._holdings.begin(holding)
-        if signals.job_started.has_listeners(job.job_type):
+        if signals.heard(signals.job_started, job.job_type):
             signals.job_started.send_robust(
                 job.job_type, job_id=job.lease.pk, attempt=job.attempt, worker=job.lease.owner
             )

@@ -37,7 +37,8 @@ class GroupWriter(Service, Generic[Request]):
     def put(self, request: Request) -> None:
         """Take a request in; never blocks on the database."""
         self._requests.append(request)
-        self._empty.clear()  # in this order: the tick that the wake brings sets it again
+        if self._empty.is_set():
+            self._empty.clear()  # in this order: the tick that the wake brings sets it again
         self.wake()
 
     def defer(self, request: Request) -> None:

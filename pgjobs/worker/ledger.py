@@ -21,7 +21,11 @@ _SIGNED_OFF = _ENTRIES + 1  # another: set when the process has handed everythin
 _TURNED = _ENTRIES + 2  # when the claim loop last turned, in milliseconds of the clock; 0: not yet
 _BEAT = _ENTRIES + 3  # the same of the heartbeat's thread
 _STATE = _ENTRIES + 4
-_SIZE = (_ENTRIES + 5) * _ENTRY.size
+_WORKED = _ENTRIES + 5  # set when the first row is begun
+_AWAKE = (
+    _ENTRIES + 6
+)  # when a thread that waits for nothing last ran, in milliseconds of the clock; 0: not yet
+_SIZE = (_ENTRIES + 7) * _ENTRY.size
 
 STARTING, READY, WITHOUT_DATABASE, STOPPING = range(4)
 """What a process says of itself."""
@@ -31,11 +35,17 @@ class Ledger:
     """The child's side. Every entry is written by one thread at a time."""
 
     def __init__(self, fd: int) -> None:
+        if os.fstat(fd).st_size < _SIZE:  # of a supervisor that was started before its code was replaced
+            os.ftruncate(fd, _SIZE)
         self._memory = mmap.mmap(fd, _SIZE)
         self._free = deque(range(_ENTRIES))
+        self._worked = False
 
     def begin(self, label: str, pk: int) -> int | None:
         """Note that a row is begun; the place to give to :meth:`end`."""
+        if not self._worked:
+            self._worked = True
+            _ENTRY.pack_into(self._memory, _WORKED * _ENTRY.size, 1)
         try:
             place = self._free.pop()
         except IndexError:
@@ -57,6 +67,10 @@ class Ledger:
     def beat(self) -> None:
         """The heartbeat's thread goes round."""
         self._stamp(_BEAT)
+
+    def awake(self) -> None:
+        """A thread runs that asks nobody anything: the process is neither stopped nor starved."""
+        self._stamp(_AWAKE)
 
     def state(self, state: int) -> None:
         """How the process is; from :data:`STOPPING` there is no way back."""
@@ -119,6 +133,17 @@ def pulse(fd: int) -> Pulse:
     return Pulse(turned_age, beat_age, state)
 
 
+def silent_for(fd: int) -> float | None:
+    """Seconds since any thread of the process was known to run; None: it has not come so far yet."""
+    ((stamp,),) = _ENTRY.iter_unpack(os.pread(fd, _ENTRY.size, _AWAKE * _ENTRY.size))
+    return clock.now() - stamp / 1000 if stamp else None
+
+
 def signed_off(fd: int) -> bool:
     """Whether the process had handed everything back before it ended."""
     return any(os.pread(fd, _ENTRY.size, _SIGNED_OFF * _ENTRY.size))
+
+
+def worked(fd: int) -> bool:
+    """Whether the process has ever begun a row."""
+    return any(os.pread(fd, _ENTRY.size, _WORKED * _ENTRY.size))

@@ -10,7 +10,7 @@ from typing import Any
 from pgjobs.bulk.runner import RUNNING_SQL
 from pgjobs.connections import rows
 from pgjobs.leases.due import outlook_sql, suspect_sql
-from pgjobs.leases.reap import lapsed_sql
+from pgjobs.leases.reap import lapse_sql
 from pgjobs.worker.kinds import KINDS, Kind
 from pgjobs.worker.options import START_AHEAD
 from pgjobs.workflows.sweep import SECONDS_TO_WAIT_SQL
@@ -24,8 +24,8 @@ class View:
     """A row that it may claim."""
     seconds: float
     """Until the next future row; infinity when there is none."""
-    lapsed: bool
-    """A lease of whatever kind that the reaper would take back."""
+    lapse_seconds: float
+    """Until the next lease of whatever kind ends, if nobody renews it; below 0: the reaper would take a row back."""
     suspects: bool
     """A row whose worker died, due by the time that a process of its own has started."""
     wait_seconds: float
@@ -46,17 +46,17 @@ class Lookout:
             self._params[label] = kind.names()
             views.append(f"({outlook_sql(kind.model, named=bool(queues), kinds=label)})")
             suspects.append(suspect_sql(kind.model, kinds=label))
-        lapsed = " OR ".join(lapsed_sql(kind.model) for kind in KINDS)
+        lapse = ", ".join(lapse_sql(kind.model) for kind in KINDS)
         self._sql = (
-            f"SELECT COALESCE(bool_or(due), false), min(seconds), {lapsed}, {' OR '.join(suspects)}, "  # noqa: S608
+            f"SELECT COALESCE(bool_or(due), false), min(seconds), LEAST({lapse}), {' OR '.join(suspects)}, "  # noqa: S608
             f"{SECONDS_TO_WAIT_SQL}, {RUNNING_SQL} "
             f"FROM ({' UNION ALL '.join(views) or 'SELECT false, NULL::float8'}) AS view(due, seconds)"
         )
 
     def look(self) -> View:
         """Ask once."""
-        ((due, seconds, lapsed, suspects, wait, bulk),) = rows(self._using, self._sql, self._params)
-        return View(due, _or_never(seconds), lapsed, suspects, _or_never(wait), bulk)
+        ((due, seconds, lapse, suspects, wait, bulk),) = rows(self._using, self._sql, self._params)
+        return View(due, _or_never(seconds), _or_never(lapse), suspects, _or_never(wait), bulk)
 
 
 def _or_never(seconds: float | None) -> float:

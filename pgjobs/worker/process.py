@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -321,8 +322,14 @@ class WorkerProcess:
         self._requests.put(_NOW if number == signal.SIGQUIT else _STOP)
 
     def _watch_lifeline(self) -> None:
-        """The supervisor holds the other end: end of file means that it is gone."""
-        while os.read(int(self._lifeline or 0), 1):
-            pass
+        """The supervisor holds the other end: end of file means that it is gone. Each round says that this
+        process runs."""
+        lifeline = int(self._lifeline or 0)
+        while True:
+            if self._ledger is not None:
+                self._ledger.awake()
+            ready, _, _ = select.select([lifeline], [], [], self._options.heartbeat_seconds)
+            if ready and not os.read(lifeline, 1):
+                break
         logger.warning("worker=%s its supervisor is gone; stopping", self._options.name)
         self._requests.put(_STOP)

@@ -27,6 +27,9 @@ from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
 _MOMENT = 0.1
+_SUSPECTS_IN_A_ROW = 100
+"""One process runs so many of them, one after another; then a fresh one does."""
+_BEING_SETTLED = 0.005
 _LOCKED_ELSEWHERE = 0.05  # a due row that could not be claimed is in another claim: it is gone in a moment
 
 
@@ -76,9 +79,10 @@ class Producer(Service):
         self._alarm_lock = threading.Lock()
         self._wakes_at = 0.0
         self._polled_at = clock.now()
-        self._claimed_any = False
+        self._claimed = 0
+        """Suspects so far."""
+        self._claimed_at = clock.now()
         self._called = True
-        self._began_at = clock.now()
 
     def wake(self) -> None:
         """Tick now, and look for work whatever the last look said."""
@@ -150,7 +154,7 @@ class Producer(Service):
     def _tell_others(self, view: View) -> None:
         self.sweeper.looked(view.wait_seconds, bulk=view.bulk)
         if self._reaper is not None:
-            self._reaper.looked(lapsed=view.lapsed)
+            self._reaper.looked(view.lapse_seconds)
         if view.suspects:
             self._on_suspects()
 
@@ -163,14 +167,16 @@ class Producer(Service):
         self._hand_back_doubtful()
 
     def _room(self) -> int:
-        if self._options.suspect and self._claimed_any:
-            return 0
+        if self._options.suspect and (len(self._holdings) or self._claimed >= _SUSPECTS_IN_A_ROW):
+            return 0  # one at a time: were two in hand, a death would charge both
         ahead = 0 if self._options.suspect else self._pace.ahead()
         # Above this many in hand there is no hurry: below it a slot is idle, or half of what is ahead is used up.
         self._refill_at = self._slots.size - 1 if not ahead else self._slots.size + ahead // 2
-        if self._slots.in_hand > self._refill_at:
+        in_hand = self._slots.in_hand
+        if in_hand > self._refill_at:
             return 0
-        return self._slots.size + ahead - self._slots.in_hand
+        # At most half of what is ahead in one claim: so the next one is under way while the slots have the first half.
+        return min(self._slots.size + ahead - in_hand, max(self._slots.size - in_hand, 0) + (ahead + 1) // 2)
 
     def _claim(self, limit: int) -> int:
         """Claim from each kind in turn.
@@ -204,6 +210,7 @@ class Producer(Service):
                 names=kind.names(),
                 queues=self._options.queues,
                 suspects=self._options.suspect,
+                sharing=self._claimed > 0,
                 position=self._positions[kind],
                 using=self.using,
             )
@@ -214,7 +221,8 @@ class Producer(Service):
         holdings = self._holdings.add(claimed, asked_at)
         if not self.stopping:  # what arrives after that is handed back with the rest
             self._slots.run(holdings)
-        self._claimed_any = self._claimed_any or bool(claimed)
+        if claimed and self._options.suspect:
+            self._claimed, self._claimed_at = self._claimed + 1, clock.now()
         return len(claimed)
 
     def _hand_back(self, holdings: list[Holding]) -> None:
@@ -241,7 +249,9 @@ class Producer(Service):
             return 0.0
         if self._options.drain or self._options.suspect:
             return self._drained_pause(found)
-        self._idle_polls = 0 if found or room <= 0 else self._idle_polls + 1
+        # Rows that wait for a slot here are work too: an idle sleep would keep them from whoever has a free one.
+        idle = not found and room > 0 and self._slots.in_hand == self._slots.busy
+        self._idle_polls = self._idle_polls + 1 if idle else 0
         pause = self._next_due() if self._idle_polls else math.inf
         return min(pause, self._idle_pause())
 
@@ -268,7 +278,8 @@ class Producer(Service):
 
     def _drained_pause(self, found: int) -> float:
         if found or len(self._holdings):
-            return _LOCKED_ELSEWHERE
+            settling = self._options.suspect and not self._slots.in_hand
+            return _BEING_SETTLED if settling else _LOCKED_ELSEWHERE
         pause = self._next_suspect() if self._options.suspect else self._next_due()
         if pause <= _LOCKED_ELSEWHERE or (self._options.suspect and pause < math.inf):
             return pause
@@ -276,13 +287,21 @@ class Producer(Service):
         return self._options.poll_seconds
 
     def _next_suspect(self) -> float:
-        """Seconds until the suspect is due for which this process was started a little ahead; infinity for none."""
-        if self._claimed_any or clock.now() - self._began_at > 2 * START_AHEAD:
+        """Seconds until the next suspect is due that is worth waiting for in this process; infinity for none.
+
+        It was started a little ahead of its first, and rows that were taken back together come due one soon after
+        the other.
+        """
+        if self._claimed >= _SUSPECTS_IN_A_ROW or clock.now() - self._claimed_at > 2 * START_AHEAD:
             return math.inf
         soonest = math.inf
         for kind in self._kinds:
             due, seconds = suspects_waiting(
-                kind.model, kinds=kind.names(), queues=self._options.queues, using=self.using
+                kind.model,
+                kinds=kind.names(),
+                queues=self._options.queues,
+                sharing=self._claimed > 0,
+                using=self.using,
             )
             if due:
                 return _LOCKED_ELSEWHERE

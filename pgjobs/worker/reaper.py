@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Callable
 
 from pgjobs.backoff import Backoff
@@ -15,6 +16,7 @@ logger = logging.getLogger("pgjobs.worker")
 
 _FORGET_EVERY = 3600.0
 _AGAIN = 1.0
+_INTERVALS_SEEN = 2.5
 
 
 class Reaper:
@@ -23,6 +25,7 @@ class Reaper:
     def __init__(self, interval: float, *, using: str, on_requeued: Callable[[], None] | None = None) -> None:
         self._using = using
         self._on_requeued = on_requeued
+        self._interval = interval
         self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
         self._due = clock.now() + self._pace.delay(1)
         self._ran_at = -math.inf
@@ -38,13 +41,18 @@ class Reaper:
         """Seconds since it last ran, or was told that nothing has lapsed; infinity when it never did."""
         return clock.now() - max(self._ran_at, self._looked_at)
 
-    def looked(self, *, lapsed: bool) -> None:
-        """Somebody has just seen whether a lease has lapsed: the next pass is due now, or after a whole interval.
+    def looked(self, lapse_seconds: float) -> None:
+        """Somebody has just seen that the next lease ends in ``lapse_seconds``, if nobody renews it.
 
-        What the last pass could not take is locked by somebody, and is tried once a second.
+        So the next pass is due then, give or take, or in a few intervals: a lease that is taken meanwhile may be
+        shorter. What the last pass could not take is locked by somebody, and is tried once a second.
         """
         now = self._looked_at = clock.now()
-        self._due = max(now, self._ran_at + _AGAIN) if lapsed else now + self._pace.delay(1)
+        if lapse_seconds <= 0:
+            self._due = max(now, self._ran_at + _AGAIN)
+        else:
+            spread = random.uniform(0, self._interval / 4)
+            self._due = now + min(lapse_seconds + spread, self._interval * _INTERVALS_SEEN)
 
     def run_if_due(self) -> None:
         """One pass, when its time has come."""

@@ -58,7 +58,8 @@ class Service:
 
     def wake(self) -> None:
         """Tick now."""
-        self._wake.set()
+        if not self._wake.is_set():  # to set it takes a lock, also where it is set
+            self._wake.set()
 
     def stop(self) -> None:
         """Ask for the end; the tick in progress is finished, and :meth:`last_tick` comes after it."""

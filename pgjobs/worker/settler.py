@@ -29,11 +29,11 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
         using: str,
         holdings: Holdings,
         put_off: Callable[[float], None],
-        counted: Callable[[Ended], None],
+        counted: Callable[[list[Ended]], None],
     ) -> None:
         super().__init__(using)
         self._counted = counted
-        """Told of every attempt whose end is written."""
+        """Told of the attempts whose end is written."""
         self._holdings = holdings
         self._put_off = put_off
         """Told in how many seconds a job that goes back to the queue becomes due."""
@@ -72,14 +72,18 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
             moved |= landed(refused, using=self.using)
         group = self._put_locked_off(group, moved, refused)
         self._holdings.drop(holding for holding, _ in group)
+        counted = []
         for holding, ended in group:
             if isinstance(ended.outcome, Finished) or ended.job.lease.pk in moved:
                 if isinstance(ended.outcome, Raised | Snoozed):
                     self._put_off(ended.outcome.delay)
-                self._counted(ended)
-                _announce(ended)
+                counted.append(ended)
             else:
                 _refused(holding, ended)
+        self._counted(counted)
+        if signals.job_settled.receivers:
+            for ended in counted:
+                _announce(ended)
 
     def _put_locked_off(
         self, group: list[tuple[Holding, Ended]], moved: set[int], refused: list[Ended]
@@ -98,7 +102,7 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
 
 
 def _announce(ended: Ended) -> None:
-    if not signals.job_settled.has_listeners(ended.job.job_type):
+    if not signals.heard(signals.job_settled, ended.job.job_type):
         return
     end = None if isinstance(ended.outcome, Finished) else written(ended)
     signals.job_settled.send_robust(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import queue
 import threading
@@ -124,7 +125,7 @@ class Slots:
         holding: Holding | None = first
         while holding is not None:
             try:
-                self._dispatch.run(holding)
+                contextvars.copy_context().run(self._dispatch.run, holding)
             except BaseException:
                 # The end of a row is written by what runs it; a slot outlives whatever went wrong there.
                 logger.exception("%s=%s broke its slot's run", *holding.place)

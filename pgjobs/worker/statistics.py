@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Sequence
 
 from django.db import Error, transaction
 
@@ -12,7 +13,7 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, is_outage
 from pgjobs.queue import rollups
 from pgjobs.queue.attempts import Ended
-from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed
+from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed, Succeeded
 from pgjobs.queue.rollups import Tally
 from pgjobs.queue.settle import written
 from pgjobs.queue.states import JobStatus
@@ -56,22 +57,29 @@ class Statistics:
         """Seconds since the last such end; None when there was none."""
         return None if self._ended_at is None else clock.now() - self._ended_at
 
-    def settled(self, ended: Ended) -> None:
-        """A settlement has moved its row."""
-        self.ended()
-        if isinstance(ended.outcome, Snoozed | Abandoned):
-            return
-        status = JobStatus.SUCCEEDED if isinstance(ended.outcome, Finished) else written(ended).status
-        job = ended.job
+    def settled(self, group: Sequence[Ended]) -> None:
+        """A settlement has moved the rows of these attempts."""
+        if group:
+            self.ended()
         with self._lock:
-            tally = self._tallies.get((job.queue, job.job_type))
-            if tally is None:
-                tally = self._tallies[job.queue, job.job_type] = Tally()
-            name = _FIELDS[status]
+            for ended in group:
+                if not isinstance(ended.outcome, Snoozed | Abandoned):
+                    self._count(ended)
+
+    def _count(self, ended: Ended) -> None:
+        """Add one attempt. The lock is held."""
+        job = ended.job
+        tally = self._tallies.get((job.queue, job.job_type))
+        if tally is None:
+            tally = self._tallies[job.queue, job.job_type] = Tally()
+        if isinstance(ended.outcome, Succeeded | Finished):
+            tally.done += 1
+        else:
+            name = _FIELDS[written(ended).status]
             setattr(tally, name, getattr(tally, name) + 1)
-            tally.measure(job.waited, ended.seconds)
-            if self._due is math.inf:
-                self._due = clock.now() + _FLUSH_EVERY
+        tally.measure(job.waited, ended.seconds)
+        if self._due is math.inf:
+            self._due = clock.now() + _FLUSH_EVERY
 
     def seconds_until_due(self) -> float:
         """How long the next flush may wait."""

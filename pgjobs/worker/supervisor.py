@@ -15,7 +15,7 @@ from django.db import Error
 from pgjobs import connections
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
-from pgjobs.leases.due import suspects_waiting
+from pgjobs.leases.due import suspects_free, suspects_waiting
 from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
@@ -30,6 +30,12 @@ _RESTART = Backoff(base=0.5, cap=30, jitter=0.1)
 _HEALTHY_AFTER = 10.0  # a child that lived this long starts afresh in the restart backoff
 _KILL_AFTER = 10.0  # seconds beyond the grace before a child that does not end is killed
 _STAY_FOR_DATABASE = 5.0  # seconds after a stop; later the leases lapse by themselves
+_SILENT_LEASES = 10
+"""A child of which no thread has run for so many leases is replaced: it was stopped, or one of its handlers keeps the
+interpreter to itself. Others have long taken its rows, but for those that its sessions have locked."""
+_SILENT_STILL = (
+    5.0  # seconds later: when the whole machine stood still, it was no more silent than its supervisor
+)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _LOOK_FOR_SUSPECTS = 30.0
 """Seconds between two looks without a reason. As a rule there is one: a child died, or a child has seen suspects."""
@@ -58,6 +64,10 @@ class Supervisor:
         self._last_end_at = 0.0
         self._suspects_due = clock.now()
         self._suspects_left = True
+        self._in_vain = 0
+        """How many processes in a row were started for suspects and have begun none."""
+        self._not_before = 0.0
+        """For that: when the next such process may be started."""
         self._failures: dict[str, int] = {}
         """Task -> how often in a row it failed."""
         self._wakeup, self._waker = socket.socketpair()
@@ -86,6 +96,7 @@ class Supervisor:
         if self._to_give_back:
             self._contained("give back what ended workers held", self._give_back)
         if not self._stop_requests:
+            self._replace_silent()
             self._restart_due()
             if clock.now() >= self._suspects_due:
                 self._contained("look for suspects", self._isolate_suspects)
@@ -129,9 +140,16 @@ class Supervisor:
             if not child.ended_in_order:
                 logger.warning("worker=%s pid=%s died code=%s", child.name, child.process.pid, code)
             if child.options.suspect:
-                self._suspects_due = clock.now()
+                self._note_suspect_end(child)
             elif not self._stop_requests and not (self._options.drain and code == 0 and child.ended_in_order):
                 self._plan_restart(child)
+
+    def _note_suspect_end(self, child: Child) -> None:
+        # One may come too late, when another machine was quicker. A process that cannot even load is not started in a
+        # spin.
+        self._in_vain = 0 if child.has_worked else self._in_vain + 1
+        self._not_before = clock.now() + (_RESTART.delay(self._in_vain - 1) if self._in_vain > 1 else 0.0)
+        self._suspects_due = self._not_before
 
     def _plan_restart(self, child: Child) -> None:
         young = clock.now() - child.started_at < _HEALTHY_AFTER
@@ -139,6 +157,18 @@ class Supervisor:
         self._young_deaths[child.slot] = deaths
         # The first death is answered at once; a process that dies again and again is not restarted in a spin.
         self._restarts[child.slot] = clock.now() + (_RESTART.delay(deaths - 1) if deaths > 1 else 0.0)
+
+    def _replace_silent(self) -> None:
+        """Kill children that have stood still for far too long; what they had begun is charged for it."""
+        for child in self._children:
+            silent = child.silent_for
+            if silent is None or silent < _SILENT_LEASES * child.options.lease_seconds:
+                child.silent_since = None
+            elif child.silent_since is None:
+                child.silent_since = clock.now()
+            elif clock.now() - child.silent_since >= _SILENT_STILL:
+                logger.error("worker=%s has stood still for %.0f s; replacing it", child.name, silent)
+                child.send(signal.SIGKILL)
 
     def _restart_due(self) -> None:
         for slot, due in list(self._restarts.items()):
@@ -191,8 +221,11 @@ class Supervisor:
         due, next_due = self._suspects_waiting()
         alone = [child for child in self._children if child.options.suspect]
         starting = sum(not child.has_begun for child in alone)  # each will take one of those that are due
-        room = get_settings().isolated_processes - len(alone)
-        for index in range(max(min(due - starting, room), 0)):
+        room = get_settings().isolated_processes - len(alone) if clock.now() >= self._not_before else 0
+        wanted = min(due - starting, room)
+        if wanted > 0:  # a process is dear: not for a row that somebody has locked
+            wanted = self._suspects_free(starting + wanted) - starting
+        for index in range(max(wanted, 0)):
             if self._stop_requests:
                 return
             one = replace(self._options, suspect=True, processes=1, concurrency=1, reaper=False)
@@ -220,6 +253,21 @@ class Supervisor:
         ]
         later = [seconds for _, seconds in found if seconds is not None]
         return sum(due for due, _ in found), min(later, default=None)
+
+    def _suspects_free(self, limit: int) -> int:
+        """How many of those could be claimed now, counted to ``limit``."""
+        free = 0
+        for kind in known_kinds():
+            if free < limit:
+                free += suspects_free(
+                    kind.model,
+                    kinds=kind.names(),
+                    queues=self._options.queues,
+                    ahead=START_AHEAD,
+                    limit=limit - free,
+                    using=self._using,
+                )
+        return free
 
     def _contained(self, task: str, work: Callable[[], None]) -> None:
         """Nothing that a database says ends the supervisor; everything here is tried again at a later turn."""
@@ -260,6 +308,8 @@ class Supervisor:
         """Sleep until a signal comes or something is due."""
         due = [self._suspects_due] if not self._stop_requests else []
         due += self._restarts.values()
+        silent = [child.silent_since for child in self._children if child.silent_since is not None]
+        due += [max(since + _SILENT_STILL, clock.now() + 0.5) for since in silent]
         if self._stopped_at is not None:
             due.append(max(self._kills_at(self._stopped_at), clock.now() + 0.5))
         if self._to_give_back:

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
-from pgjobs.connections import OUTAGE, passing, still_in_transaction
+from pgjobs.connections import OUTAGE, is_outage, passing, still_in_transaction
 from pgjobs.databases import covering
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost, TooManyCalls
 from pgjobs.leases.fence import hold_in
@@ -191,8 +191,8 @@ class Turn:
         except LeaseLost:
             self._holding.lost = True
             raise Stopped from None
-        except OUTAGE as error:
-            if not passing(error) and (session is None or not session.closed):
+        except Error as error:
+            if not passing(error) and not _outage(error, session):
                 raise
             self._break_off(error)
         if not committed:
@@ -240,6 +240,11 @@ class Turn:
     def bounded(self, seconds: float | None, work: Callable[[], object]) -> object:
         """By an exception raised in this thread."""
         return bounded(self._holding, seconds, work)
+
+
+def _outage(error: Error, session: Any) -> bool:
+    """Whether the server was away when a transaction was opened, or has gone away from under it."""
+    return is_outage(error) if session is None else isinstance(error, OUTAGE) and session.closed
 
 
 def encode_output(output: Any) -> str:

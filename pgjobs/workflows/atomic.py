@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+from django.db import Error
+
 from pgjobs import codec
 from pgjobs.exceptions import DurableCallRefused, StepFailed
 from pgjobs.workflows.history import hash_arguments
@@ -47,7 +49,10 @@ class AtomicBlock:
             return self._step
         self._replay.durable.before(step_id)
         self._transaction = self._replay.recording(step_id, self._row)
-        self._transaction.__enter__()
+        try:
+            self._transaction.__enter__()
+        except Error as failed:
+            raise self._failure(failed) from failed
         return self._step
 
     def __exit__(

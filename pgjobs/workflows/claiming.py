@@ -59,6 +59,7 @@ def claim_executions(
     names: Sequence[str],
     queues: Sequence[str],
     suspects: bool,
+    sharing: bool = False,
     position: Position | None = None,
     using: str,
 ) -> list[ClaimedExecution]:
@@ -72,6 +73,7 @@ def claim_executions(
         kinds=names,
         queues=queues,
         suspects=suspects,
+        sharing=sharing,
         position=position,
         columns=_COLUMNS,
         using=using,

@@ -11,7 +11,7 @@ from django.db import connections
 
 from pgjobs.connections import rows
 from pgjobs.exceptions import LeaseLost
-from pgjobs.leases.fence import GIVEN, held_rows
+from pgjobs.leases.fence import GIVEN, as_given, held_rows
 from pgjobs.leases.states import Lease
 
 
@@ -78,8 +78,7 @@ WHERE id = %(id)s AND status = 'running' AND lease_token = %(token)s AND crash_c
 def record(steps: Sequence[StepRow], *, using: str) -> dict[tuple[int, str], dt.datetime]:
     """Write ``steps`` and return when each was recorded; one that is missing is :func:`still_held`, or lost."""
     params: dict[str, Any] = {
-        "ids": [step.lease.pk for step in steps],
-        "tokens": [step.lease.token for step in steps],
+        **as_given(step.lease for step in steps),
         "step_ids": [step.step_id for step in steps],
         "kinds": [step.kind for step in steps],
         "ordinals": [step.ordinal for step in steps],
@@ -98,7 +97,7 @@ def record(steps: Sequence[StepRow], *, using: str) -> dict[tuple[int, str], dt.
 
 def still_held(steps: Sequence[StepRow], *, using: str) -> set[int]:
     """Of executions whose step was not written: those that this worker holds all the same, but that are locked."""
-    params = {"ids": [step.lease.pk for step in steps], "tokens": [step.lease.token for step in steps]}
+    params = as_given(step.lease for step in steps)
     return {pk for (pk,) in rows(using, _STILL_HELD, params)}
 
 

@@ -16,6 +16,7 @@ from tests.browser.places import page_of
 from tests.jobsapp.models import Effect
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
+from tests.worker.conftest import hurried
 
 FINGERPRINT = "f" * 40
 HEAD = '[data-pgjobs-region="head"]'
@@ -58,7 +59,8 @@ def test_a_canary_then_all_the_rest_over_a_killed_worker(tab_of: TabOf, spawn_wo
     dead_jobs(40)
     tab = tab_of("ann")
     operation = plan(tab, 40, pace=10, canary=5)
-    worker = spawn_workers()  # now, since it looks for operations as it starts and then every ten seconds
+    # Now, since it looks for operations as it starts and then every ten seconds.
+    worker = spawn_workers(env=hurried())
     expect(tab.locator(HEAD)).to_contain_text("waiting", timeout=30_000)
     wait_until(lambda: Effect.objects.count() == 5)
 

@@ -18,6 +18,7 @@ from tests.jobsapp import jobs
 from tests.jobsapp.models import Effect
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
+from tests.worker.conftest import hurried
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'"
 
@@ -28,10 +29,10 @@ def test_a_killed_worker_is_seen_and_its_job_goes_on_elsewhere(
 ) -> None:
     """Scenario 2. The supervisor is stopped first: it would hand the rows back at once and hide the loss."""
     gate = tmp_path / "gate"
-    lost = spawn_workers(concurrency=1)
+    lost = spawn_workers(concurrency=1, env=hurried())
     held = jobs.hold.enqueue(key="long", gate=str(gate))
     wait_until(lambda: Effect.objects.filter(key="long:start").exists())
-    spawn_workers(concurrency=1)
+    spawn_workers(concurrency=1, env=hurried())
     tab = tab_of("viewer")
     tab.open(listed("runningjob"))
     expect(tab.get_by_role("row", name=re.compile(rf"\b{held.pk}\b"))).to_contain_text(lost.names[0])

@@ -29,6 +29,22 @@ def test_a_slow_operation_hides_no_other(ended: Ended) -> None:
     assert clock.now() < carrier.due < clock.now() + 15, "others may begin meanwhile"
 
 
+def test_many_slow_operations_hide_no_newer_one(ended: Ended) -> None:
+    jobs = ended(60)
+    slow = [started(pace=0.001) for _ in range(45)]
+    newest = started()
+    carrier = BulkCarrier("test", using=QUEUE)
+    carrier.looked(running=True)
+    for _ in range(4):
+        carrier._due = 0.0
+        carrier.run_if_due()
+
+    carried = dict(BulkOperation.objects.values_list("pk", "done"))
+    assert {carried[pk] for pk in slow} == {1} and carried[newest] == len(jobs) - len(slow)
+    assert BulkOperation.objects.get(pk=newest).state == "done"
+    assert carrier.due > clock.now() + 5, "what has had its batch waits for its pace"
+
+
 def test_a_batch_that_takes_too_long_is_held_and_the_claims_go_on(ended: Ended) -> None:
     """As under a role's statement_timeout: the next try would end the same way."""
     ended(5)

@@ -30,27 +30,36 @@ ACCOMMODATING = {
 
 
 @pytest.fixture(scope="module")
-def own_postgres() -> Iterator[tuple[EmbeddedPostgres, str]]:
-    """A durable server, and the URL of an empty database on it."""
+def own_postgres(django_db_blocker: Any) -> Iterator[tuple[EmbeddedPostgres, str]]:
+    """A durable server, and the URL of a database on it, with all tables in it."""
     try:
         binaries = find_binaries(prefer_system=os.environ.get("PGJOBS_TEST_POSTGRES") == "system")
     except PostgresUnavailable as missing:
         pytest.skip(str(missing))
     with EmbeddedPostgres(durable=True, binaries=binaries, settings=ACCOMMODATING) as server:
-        yield server, server.create_database("pgjobs")
+        url = server.create_database("pgjobs")
+        with pointed_at(url, django_db_blocker):
+            call_command("migrate", verbosity=0, interactive=False)
+        yield server, url
 
 
 @pytest.fixture(autouse=True)
 def healthy(own_postgres: tuple[EmbeddedPostgres, str], django_db_blocker: Any) -> Iterator[None]:
-    """Django's connection means that database, with all tables in it."""
+    """Django's connection means that database."""
+    with pointed_at(own_postgres[1], django_db_blocker):
+        run("ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '5min'")
+        reconnect()
+        yield
+
+
+@contextmanager
+def pointed_at(url: str, django_db_blocker: Any) -> Iterator[None]:
+    """Django's connection means the database of that URL for a while."""
     before = {key: connection.settings_dict[key] for key in COPIED_KEYS if key in connection.settings_dict}
     with django_db_blocker.unblock():
         try:
             connection.close()
-            point_at(connection.settings_dict, own_postgres[1])
-            call_command("migrate", verbosity=0, interactive=False)
-            run("ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '5min'")
-            reconnect()
+            point_at(connection.settings_dict, url)
             yield
         finally:
             connection.close()

@@ -113,6 +113,21 @@ def test_labels_are_bounded_and_the_rest_is_added_up(monkeypatch: pytest.MonkeyP
     assert found["pgjobs_problem"].value(code="VERSION_SKEW", queue="") == 1
 
 
+@pytest.mark.parametrize(("labels", "rest"), [(1, 6), (2, None)])
+def test_queues_that_are_no_more_are_part_of_the_rest_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, labels: int, rest: int | None
+) -> None:
+    monkeypatch.setattr(metrics, "LABELS", labels)
+    for queue, done in (("", 4), ("a", 1), ("b", 2)):
+        counted(queue, done=done)
+    told = {
+        dict(named)["queue"]: value
+        for (_, named), value in parsed(collect())["pgjobs_jobs_finished_total"].samples.items()
+        if dict(named)["outcome"] == "succeeded"
+    }
+    assert told == ({"a": 1, "other": rest} if rest else {"a": 1, "b": 2})
+
+
 def test_a_queue_of_the_name_of_the_rest_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "LABELS", 2)
     for n, name in enumerate(("other", "q1", "q2")):

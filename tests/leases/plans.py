@@ -32,6 +32,11 @@ class Plan:
     def seq_scans(self) -> list[str]:
         return [n.node["Relation Name"] for n in self.nodes() if n.node["Node Type"] == "Seq Scan"]
 
+    def scans_of(self, alias: str) -> int:
+        """How often the scans that bear this alias were begun."""
+        scans = [n.node for n in self.nodes() if n.node["Node Type"].endswith("Scan")]
+        return sum(node["Actual Loops"] for node in scans if node.get("Alias") == alias)
+
     def indexes(self) -> set[str]:
         return {n.node["Index Name"] for n in self.nodes() if "Index Name" in n.node}
 

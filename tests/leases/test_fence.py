@@ -36,9 +36,7 @@ OUTCOMES: list[Outcome] = [
 
 
 def with_lease(job: ClaimedJob, lease: Lease) -> ClaimedJob:
-    from dataclasses import replace
-
-    return replace(job, lease=lease)
+    return job._replace(lease=lease)
 
 
 def reaped_and_claimed_again(job: ClaimedJob) -> None:

@@ -51,6 +51,13 @@ SUSPECTS = """INSERT INTO pgjobs_job (job_type, crash_count, available_at)
     SELECT 'tests.work', 1, now() - make_interval(secs => n) FROM generate_series(1, 100) AS n"""
 
 
+OUTCOMES: dict[str, Any] = {
+    "settled without results": Succeeded(),
+    "settled with results": Succeeded("1"),
+    "settled with errors": Raised(PROBLEM, 5),
+}
+
+
 def run(*statements: str) -> None:
     with connection.cursor() as cursor:
         for statement in statements:
@@ -64,8 +71,14 @@ def measured(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[str
         try:
             run("TRUNCATE pgjobs_job RESTART IDENTITY CASCADE", *[DUE] * 40, "VACUUM ANALYZE pgjobs_job")
             flood = claim_plan(limit=160)
+            settled = settlement_plans(160)
             run("TRUNCATE pgjobs_job RESTART IDENTITY CASCADE", DUE, "VACUUM ANALYZE pgjobs_job")
-            plans = {"flood": flood, "all, alone": claim_plan(), "named, alone": claim_plan(["default"])}
+            plans = {
+                "flood": flood,
+                **settled,
+                "all, alone": claim_plan(),
+                "named, alone": claim_plan(["default"]),
+            }
             run(SUCCEEDED, FUTURE, OTHER_QUEUE, SUSPECTS, "VACUUM ANALYZE pgjobs_job")
             plans |= {"all": claim_plan(), "named": claim_plan(["default"])}
             yield plans
@@ -95,6 +108,15 @@ def claim_plan(queues: list[str] | None = None, *, suspects: bool = False, limit
             "queues": queues or [],
         },
     )
+
+
+def settlement_plans(number: int) -> dict[str, Plan]:
+    def plan(outcome: Any) -> Plan:
+        return plan_of(
+            settle, [Ended(job, outcome) for job in claim(number, queues=["default"])], using="default"
+        )
+
+    return {name: plan(outcome) for name, outcome in OUTCOMES.items()}
 
 
 def check(plan: Plan, *indexes: str, most: int = MOST) -> None:
@@ -127,6 +149,14 @@ def test_the_rows_claimed_are_found_by_primary_key() -> None:
 def test_a_large_claim_from_a_middling_table_does_not_read_the_table(measured: dict[str, Plan]) -> None:
     """A join of 160 ids with 20,000 rows is cheaper by a scan of them all, as the planner reckons."""
     check(measured["flood"], CLAIM, PRIMARY, most=3_000)
+    assert measured["flood"].scans_of("leased") == 1, str(measured["flood"])
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_a_large_settlement_goes_through_the_keys_once(measured: dict[str, Plan], name: str) -> None:
+    """A probe a row, each with all the keys of the statement to compare with, cost as much as the update itself."""
+    check(measured[name], PRIMARY, most=3_200)
+    assert measured[name].scans_of("leased") == 1, str(measured[name])
 
 
 def test_a_claim_of_500_is_still_by_index() -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -121,6 +122,59 @@ def test_a_key_whose_words_ask_the_database_is_refused_without_asking(way: str) 
 
     with pytest.raises(NotStorable, match="a key is Row, not text"):
         jobs.ok.enqueue_many([{"value": 1}, {"value": {Row(): 1}}])
+
+
+class Asking(dt.datetime):
+    """Asks the database when it is written."""
+
+    def isoformat(self, *args: Any, **kwargs: Any) -> str:
+        fetch("SELECT 1")
+        return super().isoformat(*args, **kwargs)
+
+
+class AskingDecimal(Decimal):
+    def __str__(self) -> str:
+        fetch("SELECT 1")
+        return super().__str__()
+
+
+class AskingList(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        fetch("SELECT 1")
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Asking(2026, 1, 2, tzinfo=dt.UTC), AskingDecimal("1.5"), AskingList([1, 2]), {"deep": [Asking.max]}],
+)
+def test_values_may_ask_the_database_when_they_are_written(way: str, value: Any) -> None:
+    """In the middle of a COPY the connection would never answer."""
+    ids = jobs.ok.enqueue_many([{"value": "plain"}, {"value": value}])
+
+    assert values(ids) == ["plain", value]
+
+
+@pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres, MDY"])
+def test_the_sessions_way_of_writing_times_does_not_matter(way: str, style: str) -> None:
+    fetch(f"SET DateStyle = '{style}'")
+    fetch("SET TimeZone = 'Asia/Kolkata'")  # IST, which the server reads as Israel's
+    at = dt.datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=dt.UTC)
+
+    single = jobs.ok.using(run_after=at).enqueue()
+    ids = jobs.ok.using(run_after=at).enqueue_many([{"value": 1}])
+    ids += jobs.ok.enqueue_many([{"value": 2}])
+
+    assert (
+        single.available_at == at and abs((dt.datetime.now(dt.UTC) - single.created_at).total_seconds()) < 60
+    )
+    kept = fetch(
+        "SELECT extract(epoch FROM available_at)::float8, extract(epoch FROM created_at - now())::float8"
+        " FROM pgjobs_job WHERE id = ANY(%s) ORDER BY id",
+        ids,
+    )
+    assert kept[0][0] == at.timestamp() and abs(kept[1][0] - single.created_at.timestamp()) < 60
+    assert all(abs(seconds) < 60 for _, seconds in kept)
 
 
 def test_refused_by_the_database_and_the_callers_transaction_goes_on(way: str) -> None:

@@ -66,6 +66,44 @@ def test_without_a_result() -> None:
     assert columns(job.lease.pk, "status", "result") == ("succeeded", None)
 
 
+def test_a_server_that_is_away_before_the_first_statement_is_waited_for() -> None:
+    """A handler's connection is a new one for each job: ctx.finish() may be the first that asks for it."""
+    job = running()
+    port = connection.settings_dict["PORT"]
+    connection.settings_dict["PORT"] = "1"
+    connection.close()
+    tries = []
+
+    def come_back() -> bool:
+        tries.append(1)
+        connection.settings_dict["PORT"] = port
+        return True
+
+    with finishing(job, "1", using=QUEUE, keep_trying=come_back):
+        land()
+
+    assert tries == [1] and columns(job.lease.pk, "status") == "succeeded"
+
+
+def test_a_session_that_a_handler_made_read_only_is_replaced() -> None:
+    job = running()
+    statement("SET default_transaction_read_only = on")
+
+    with finishing(job, "1", using=QUEUE):
+        land()
+
+    assert columns(job.lease.pk, "status") == "succeeded"
+
+
+def test_autocommit_off_in_the_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = running()
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "AUTOCOMMIT", False)
+
+    with pytest.raises(PgJobsError, match="turn autocommit on"), finishing(job, "1", using=QUEUE):
+        land()
+
+
 def test_an_exception_in_the_block_undoes_all_and_keeps_the_lease() -> None:
     job = running(idempotency_key="k")
     with pytest.raises(ZeroDivisionError), finishing(job, "1", using=QUEUE):

@@ -56,6 +56,45 @@ def test_old_minutes_go_and_the_sums_stay() -> None:
     assert rollups.prune(14, using=QUEUE) == 0
 
 
+def silent(days: int, job_type: str = "%") -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_minute SET seen_at = now() - make_interval(days => %s) WHERE job_type LIKE %s",
+            [days, job_type],
+        )
+
+
+def sums() -> dict[tuple[str, str], int]:
+    return {(row["queue"], row["job_type"]): row["done"] for row in rows() if row["minute"].year == 1970}
+
+
+def test_sums_of_what_is_no_more_are_folded_and_those_of_a_queue_do_not_fall() -> None:
+    rollups.add(
+        {("a", "x"): tally(1, done=1), ("a", "y"): tally(2, 3, done=2), ("b", "x"): tally(done=4)},
+        using=QUEUE,
+    )
+    silent(139)
+    rollups.prune(14, using=QUEUE)
+    assert sums() == {("a", "x"): 1, ("a", "y"): 2, ("b", "x"): 4}
+
+    silent(141)
+    rollups.add({("a", "x"): tally(1, done=1)}, using=QUEUE)
+    rollups.prune(14, using=QUEUE)
+    assert sums() == {("a", "x"): 2, ("a", ""): 2, ("b", ""): 4}
+    kept = next(row for row in rows() if row["job_type"] == "" and row["queue"] == "a")
+    assert (kept["wait_seconds"], sum(kept["run_counts"])) == (5, 2)
+
+    silent(141, job_type="")
+    rollups.prune(14, using=QUEUE)
+    assert sums() == {("a", "x"): 2, ("a", ""): 2, ("", ""): 4}, "queue a is in use"
+
+    silent(1_000)
+    rollups.prune(14, using=QUEUE)
+    silent(1_000)
+    assert rollups.prune(14, using=QUEUE) == 1 and rollups.prune(14, using=QUEUE) == 0
+    assert sums() == {("", ""): 8}
+
+
 @pytest.mark.parametrize("share", [0.5, 0.95, 0.99])
 def test_percentiles_are_right_to_within_a_factor_of_two(share: float) -> None:
     values = sorted(random.Random(4).lognormvariate(0, 2) for _ in range(5_000))

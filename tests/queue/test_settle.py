@@ -1,7 +1,6 @@
 """Settlement: each outcome to its columns, budgets, history, and whether an end has landed before."""
 
 import uuid
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -297,7 +296,7 @@ def test_what_outcomes_come_to_without_a_database() -> None:
     )
 
     assert written(ended(job, Raised(PROBLEM, 1))).status is JobStatus.DEAD
-    assert written(ended(replace(job, attempt=4), Raised(PROBLEM, 1))).status is JobStatus.PENDING
+    assert written(ended(job._replace(attempt=4), Raised(PROBLEM, 1))).status is JobStatus.PENDING
     assert written(ended(job, AlreadyExisted("k"))).note == "result already existed for key 'k'"
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.02
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.05
 
 
 def wait_until(
@@ -17,6 +17,7 @@ def wait_until(
     `message` says what was waited for; give a function when its text is only known afterwards.
     """
     deadline = time.monotonic() + timeout
+    pause = FIRST_PAUSE_SECONDS
     while True:
         value = condition()
         if value:
@@ -24,4 +25,5 @@ def wait_until(
         if time.monotonic() > deadline:
             text = message() if callable(message) else message
             raise AssertionError(f"Waited {timeout:g} s in vain for {text}; the last value was {value!r}.")
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)  # looking costs the processors that are waited for

@@ -30,9 +30,9 @@ def test_who_holds_the_row_of_a_worker_or_the_figures_holds_neither_renewals_nor
     registration.register(OPTIONS, [], using=QUEUE)
     told = running()
     figures = Statistics(using=QUEUE)
-    figures.settled(Ended(told, Raised(Problem("error", "ValueError", "no"), 5)))
+    figures.settled([Ended(told, Raised(Problem("error", "ValueError", "no"), 5))])
     figures.flush()
-    figures.settled(Ended(told, Raised(Problem("error", "ValueError", "no"), 5)))
+    figures.settled([Ended(told, Raised(Problem("error", "ValueError", "no"), 5))])
     holdings = Holdings(30)
     [holding] = holdings.add([told], clock.now() - 20)
 

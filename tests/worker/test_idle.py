@@ -1,7 +1,9 @@
 """A worker process with nothing to do: one statement a look, and nothing missed for it."""
 
+import datetime as dt
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -87,14 +89,22 @@ def idle() -> Iterator[Idle]:
     idle.close()
 
 
-def test_a_look_is_one_statement_and_the_sleep_between_two_grows(idle: Idle) -> None:
-    sleeps = []
-    for _ in range(8):
-        assert idle.turn() == 1
-        sleeps.append(idle.producer.interval)
-
-    assert sleeps[-1] > 2 * min(sleeps[0], 1.2)
-    assert not idle.ran_ids() and not idle.told
+@pytest.mark.parametrize(("reap", "least", "most"), [(30, 4, 6), (2, 3.9, 5), (0.4, 0.9, 1)])
+def test_a_look_is_one_statement_and_the_sleep_between_two_grows(
+    settings: Any, reap: float, least: float, most: float
+) -> None:
+    """A look for lapsed leases is the same statement."""
+    settings.PGJOBS = {**getattr(settings, "PGJOBS", {}), "REAP_SECONDS": reap}
+    idle = Idle()
+    try:
+        sleeps = [idle.producer.interval]
+        for _ in range(8):
+            assert idle.turn() == 1
+            sleeps.append(idle.producer.interval)
+        assert sleeps[0] <= 2.5 and least <= sleeps[-1] <= most
+        assert not idle.ran_ids() and not idle.told
+    finally:
+        idle.close()
 
 
 def test_a_row_that_nobody_announced_is_claimed_at_the_next_look(idle: Idle) -> None:
@@ -109,12 +119,36 @@ def test_the_sleep_ends_when_a_future_row_is_due(idle: Idle) -> None:
     assert idle.producer.interval <= 0.401
 
 
+def test_what_waits_for_the_next_millennia_costs_nothing(idle: Idle) -> None:
+    far = dt.datetime(8999, 12, 31, tzinfo=dt.UTC)
+    Job.objects.create(job_type=OK, available_at=far)
+    Job.objects.create(job_type=OK, available_at=far, crash_count=1)
+    execution = Execution.objects.create(workflow_name="others.flow", status="waiting")
+    Wait.objects.create(execution=execution, step_id="nap", kind="sleep", ordinal=1, wake_at=far)
+
+    assert idle.turn() == 1 and idle.turn() == 1
+    assert 0.5 < idle.producer.interval <= 5 and not idle.ran_ids() and not idle.told
+
+
 def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> None:
     pk = Job.objects.create(job_type="others.work", **LAPSED).pk
     idle.turn()
     job = Job.objects.get(pk=pk)
     assert (job.status, job.crash_count) == ("pending", 1)
     assert idle.told == 1
+
+
+def test_the_sleep_ends_when_a_lease_may_lapse(idle: Idle) -> None:
+    for _ in range(6):
+        idle.turn()
+    assert idle.producer.interval > 3
+    held = {**LAPSED, "lease_expires_at": Now() + timedelta(seconds=2)}
+    pk = Job.objects.create(job_type="others.work", **held).pk
+    assert idle.turn() == 1 and idle.producer.interval <= 2.5
+
+    Job.objects.update(lease_expires_at=Now())
+    idle.turn()
+    assert Job.objects.get(pk=pk).status == "pending"
 
 
 def test_suspects_that_somebody_else_took_back_are_told_of(idle: Idle) -> None:

@@ -110,9 +110,15 @@ def test_a_claim_that_crosses_the_signal_is_handed_back(spawn: Spawn) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("LOCK TABLE pgjobs_job IN SHARE MODE")  # claims wait, reads do not
         jobs = [effect.enqueue(key="crossing") for _ in range(2)]
-        notify()  # an idle worker only looks, and sees nothing yet; one that is told of something claims
         claiming = "count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%RECURSIVE lanes%%'"
-        wait_until(lambda: database_says(claiming), message="a claim that waits for the lock")
+
+        def claims() -> object:
+            # An idle worker only looks, and sees nothing yet; one that is told of something claims. Told again, since
+            # it may not have listened yet.
+            notify()
+            return database_says(claiming)
+
+        wait_until(claims, message="a claim that waits for the lock")
         workers.signal(signal.SIGTERM)
         wait_for_deed("obedient:stopped")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pgjobs.connections import brief_locks
 from tests.worker.conftest import gate, spawn  # noqa: F401 - fixtures of the workers' tests serve here too
 from tests.workflows.carrier import Carrier
 
@@ -21,4 +22,4 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bookkeeping waits for locks as long as it takes, where a test has it meet somebody once and not again."""
-    monkeypatch.setattr("pgjobs.connections._BRIEFLY", "30s")
+    monkeypatch.setattr(brief_locks, "__defaults__", ("30s",))  # as many modules have it under their own name

@@ -176,7 +176,7 @@ def test_an_execution_goes_on_soon_after_a_death(spawn: Spawn, tmp_path: Path, s
     os.kill(child(workers), signal.SIGKILL) if seen else workers.kill()
     wait_until(lambda: begun.count() == 2, lease + 20, "step 3 again")
 
-    assert time.monotonic() - killed < (10 if seen else lease + 5 + 5), "5 s more for a busy machine"
+    assert time.monotonic() - killed < (10 if seen else lease + 5)
     (tmp_path / "gate").touch()
     wait_until(lambda: status(started) == "succeeded", 30, "the end")
     assert Effect.objects.filter(key__endswith=":1:start").count() == 1, "recorded steps did not run again"
