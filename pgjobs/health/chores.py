@@ -86,12 +86,13 @@ def _process(name: str, version: str, code: str, runtime: str, chores: str, done
 def chores(seen: Processes) -> Iterator[Chore]:
     """Each chore by whoever did it last."""
     settings = get_settings()
-    waits = max(settings.poll_seconds, settings.idle_poll_seconds) + settings.heartbeat_seconds
+    # An idle process looks rarely, and its row tells of it a heartbeat later.
+    waits = 2 * (max(settings.poll_seconds, settings.idle_poll_seconds) + settings.heartbeat_seconds)
     yield _one(
         seen,
         "reaper",
         "Reaper",
-        2 * settings.reap_seconds + waits,
+        6 * settings.reap_seconds + waits,
         absent=Chore(
             "Reaper",
             "warn",

@@ -36,7 +36,7 @@ _NEWEST = f"""
 WITH job AS MATERIALIZED (
     SELECT t.id, t.status, t.queue, t.job_type, t.completed_at, {_BY},
            CASE WHEN pg_column_size(t.payload) <= {_SMALL_PAYLOAD} THEN t.payload::text END AS payload
-    FROM pgjobs_job AS t WHERE {_BAD} AND {{which}} ORDER BY t.id DESC LIMIT %(looked)s
+    FROM pgjobs_job AS t WHERE {_BAD} AND {{which}} ORDER BY t.fingerprint, t.id DESC LIMIT %(looked)s
 ),
 worker AS MATERIALIZED (
     SELECT known.name, known.host, known.code_version FROM (SELECT DISTINCT worker FROM job) AS named

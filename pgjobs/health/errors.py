@@ -92,7 +92,7 @@ found AS (
     UNION ALL
     SELECT NULL, count(*), max(id), min(id) FROM (
         SELECT t.id FROM pgjobs_job AS t WHERE {_BAD} AND t.fingerprint IS NULL
-        ORDER BY t.id DESC LIMIT %(jobs)s) AS unmarked
+        ORDER BY t.fingerprint, t.id DESC LIMIT %(jobs)s) AS unmarked
     HAVING count(*) > 0
 )
 {_TOLD}"""  # noqa: S608 - constants
