@@ -55,7 +55,7 @@ WITH counted AS MATERIALIZED (
 SELECT statement_timestamp(), counted.jobs, oldest.id, oldest.completed_at, COALESCE(worker.code_version, '')
 FROM counted
 CROSS JOIN (SELECT t.id, t.completed_at, {_BY} FROM pgjobs_job AS t
-            WHERE {_BAD} AND {{which}} ORDER BY t.id LIMIT %(ends)s) AS oldest
+            WHERE {_BAD} AND {{which}} ORDER BY t.fingerprint DESC, t.id LIMIT %(ends)s) AS oldest
 LEFT JOIN pgjobs_worker AS worker ON worker.name = oldest.worker
 ORDER BY oldest.id"""  # noqa: S608 - constants
 
