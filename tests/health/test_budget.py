@@ -115,7 +115,7 @@ def _middle() -> int:
         (lambda: worst_lately(5, known=["f"]), 1, 1_700),
         (lambda: group_detail(one_cause()), 6, 1_400),
         (throughput, 2, 200),
-        (lambda: throughput(minutes=1440), 2, 2_500),
+        (lambda: throughput(minutes=1440), 2, 2_600),
         (why_one, 8, 600),
     ],
     ids=["examine", "overview", "errors", "lately", "group", "series", "day", "why"],
