@@ -30,7 +30,8 @@ def test_every_verb_works(scene: Scene, tab_of: TabOf) -> None:
     """Scenario 14: pages that ask, forms, ticked rows; the record names each verb of the table of rights."""
     tab = tab_of("ann", java_script_enabled=False)
     for path, steps, told in [*of_jobs(scene), *of_queues(), *of_workflows(scene), *of_bulks(scene)]:
-        tab.open(path)
+        if not tab.url.endswith(path):  # a verb leads back to its page
+            tab.open(path)
         for step in steps:
             take(tab, *step)
         tab.sees(told)
