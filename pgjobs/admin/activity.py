@@ -71,7 +71,7 @@ class ActivityAdmin(ListPage, ReadOnlyAdmin):
         }
 
     def _row(self, each: Happening, clock: dt.datetime) -> dict[str, Any]:
-        tone = "failed" if each.kind in _BAD else "paused" if each.kind in _HELD else "muted"
+        tone = "failed" if each.kind in _BAD else "paused" if each.kind in _HELD else "noted"
         label = dict(Activity.Kind.choices).get(each.kind, each.kind)
         return {
             "at": moment(each.at, clock),

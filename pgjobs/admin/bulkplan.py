@@ -52,9 +52,15 @@ def address(site: Any, **params: str) -> str:
     return f"{reverse('admin:pgjobs_job_bulk', current_app=site.name)}?{urlencode(params)}"
 
 
+def missing(request: HttpRequest, verb: str) -> str:
+    """The permission that a person lacks, if any: bulk needs that of the verb besides its own."""
+    needed = (PERMISSION, rights.right("job", verb).permission)
+    return next((each for each in needed if not request.user.has_perm(each)), "")
+
+
 def may(request: HttpRequest, verb: str) -> bool:
-    """Bulk needs the permission of the verb besides its own."""
-    return request.user.has_perm(PERMISSION) and request.user.has_perm(rights.right("job", verb).permission)
+    """Whether nothing is missing."""
+    return not missing(request, verb)
 
 
 def offered(request: HttpRequest, status: str) -> list[str]:
@@ -72,13 +78,10 @@ def plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     verb = request.GET.get("verb", "") or next(iter(offered(request, given.get("status", ""))), "retry")
     if verb not in BULK_VERBS:
         verb = "retry"
-    if not may(request, verb):
+    if permission := missing(request, verb):
         if request.method != "POST":
             raise PermissionDenied
-        missing = PERMISSION
-        if request.user.has_perm(PERMISSION):
-            missing = rights.right("job", verb).permission
-        return denied(request, "start", missing, kind="bulk", ids=[])
+        return denied(request, "start", permission, kind="bulk", ids=[])
     if request.method != "POST":
         return _page(model_admin, request, verb, given, [])
     form = PlanForm(request.POST)

@@ -65,7 +65,7 @@ def _head(group: GroupDetail) -> dict[str, Any]:
     retrying = f"at least {group.retrying:,}" if group.retrying_is_cut else f"{group.retrying:,}"
     return {
         "error": group.error_class or "error",
-        "message": group.message,
+        "message": errorrows.without_class(group.message, group.error_class),
         "job_type": group.job_type,
         "jobs": marks.count(group.jobs, JOBS_COUNTED),
         "last_hour": f"{hour:,}" + ("+" if group.is_cut and hour >= group.looked_at else ""),
@@ -83,12 +83,13 @@ def _head(group: GroupDetail) -> dict[str, Any]:
 def _chart(group: GroupDetail) -> Any:
     begins = [group.at.astimezone(UTC) - timedelta(hours=hour + 1) for hour in range(len(group.hours))]
     bars = [
-        charts.Bar(f"{at:%H:%M}", 0, count) for at, count in zip(begins[::-1], group.hours[::-1], strict=True)
+        charts.Bar(f"{at:%H:%M} to {at + timedelta(hours=1):%H:%M}", 0, count)
+        for at, count in zip(begins[::-1], group.hours[::-1], strict=True)
     ]
     worst = max(bars, key=lambda bar: bar.bad)
     told = f"{sum(group.hours):,} jobs ended by this cause in the last 24 h"
     if worst.bad:
-        told += f", most of them, {worst.bad:,}, in the hour from {worst.label} UTC"
+        told += f", most of them, {worst.bad:,}, from {worst.label} UTC"
     if group.is_cut:
         told += f"; only its newest {group.looked_at:,} jobs were looked at"
     return charts.failures("Failures by this cause, last 24 h", f"{told}.", bars)

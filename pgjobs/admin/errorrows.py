@@ -37,7 +37,8 @@ def lately(site: Any, known: Iterable[str]) -> list[dict[str, Any]]:
 
 def row(group: ErrorGroup, found: ErrorGroups, site: Any) -> dict[str, Any]:
     """The cells of one cause."""
-    first = (group.message.splitlines() or [""])[0][:_MESSAGE]
+    message = without_class(group.message, group.error_class)
+    first = (message.splitlines() or [""])[0][:_MESSAGE]
     return {
         "url": address(site, group.fingerprint),
         "key": quote(group.fingerprint),
@@ -56,6 +57,11 @@ def row(group: ErrorGroup, found: ErrorGroups, site: Any) -> dict[str, Any]:
         "state": standing_of(group.standing, found.at),
         "known": bool(group.standing and group.standing.holds),
     }
+
+
+def without_class(message: str, error_class: str) -> str:
+    """What was said, for a place where the class stands beside it."""
+    return message.removeprefix(f"{error_class}: ")
 
 
 def seen(fingerprint: str, standing: Standing | None) -> str:

@@ -114,6 +114,8 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     names, plan = _named(request), PLANS.get(request.POST.get("plan", ""))
+    if plan and (permission := bulkplan.missing(request, plan[0])):
+        return denied(request, "start", permission, kind="bulk", ids=[])
     if len(names) != 1 or plan is None:
         messages.error(request, "Nothing was done: tick the one error whose jobs are meant.")
         return back(request, home)

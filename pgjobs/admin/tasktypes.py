@@ -181,10 +181,10 @@ def _heads(chosen: str, sort: str) -> list[dict[str, str]]:
 
 def _cells(sums: Sums) -> dict[str, str]:
     per_success = sums.retries_per_success
+    share = f"{sums.fail_share:.1%}" if sums.runs else "-"
     return {
         "runs": f"{sums.runs:,}",
-        "fail": f"{sums.fail_share:.1%}" if sums.runs else "-",
-        "bad": marks.state("failed", "!") if sums.fail_share >= 0.05 else "",
+        "fail": marks.state("failed", share) if sums.fail_share >= 0.05 else share,
         "died": f"{sums.dead + sums.failed:,}",
         "p50": seconds_in_words(sums.run(0.5)),
         "p95": seconds_in_words(sums.run(0.95)),

@@ -9,14 +9,17 @@ from django.contrib import admin
 from django.db.models.functions import Now
 
 from pgjobs.bulk.control import plan
-from pgjobs.models import BulkOperation, Execution, Job, Wait, Worker
-from pgjobs.queue import pauses
+from pgjobs.models import Activity, BulkOperation, Execution, Job, Wait, Worker
+from pgjobs.queue import acknowledging, pauses, rollups
+from pgjobs.queue.rollups import Tally
 from tests.browser.places import listed, page_of
 from tests.faces.rows import make_job, make_worker
+from tests.support.own_database import QUEUE
 from tests.workflows.rows import approval, execution, step
 
 SECRET = "hush-4711-hush"
-FINGERPRINT = "f" * 40
+FINGERPRINT, KNOWN = "f" * 40, "e" * 40
+TASK = "jobsapp.echo"
 _FAILED = {
     "attempt": 1,
     "kind": "error",
@@ -51,14 +54,19 @@ class Scene:
         """A page of each kind of row."""
         rows = [self.jobs["dead"], self.jobs["ready"], self.worker, self.flows["waiting"], self.asked[0]]
         rows += [self.bulks["running"]]
-        return [*map(page_of, rows), page_of("default", "queue"), page_of(FINGERPRINT, "errorgroup")]
+        return [*map(page_of, rows), *self._named]
+
+    @property
+    def _named(self) -> list[str]:
+        """Pages of what is a name rather than a row."""
+        groups = [page_of(fingerprint, "errorgroup") for fingerprint in (FINGERPRINT, KNOWN)]
+        return [page_of("default", "queue"), page_of(TASK, "tasktype"), *groups]
 
     @property
     def pages(self) -> list[str]:
         """These, and the pages of all rows."""
         rows = [*self.jobs.values(), self.worker, *self.flows.values(), *self.asked, *self.bulks.values()]
-        named = [page_of("default", "queue"), page_of(FINGERPRINT, "errorgroup")]
-        return [*self.lists, *map(page_of, rows), *named]
+        return [*self.lists, f"{listed('errorgroup')}?state=all", *map(page_of, rows), *self._named]
 
     @property
     def forms(self) -> list[str]:
@@ -79,10 +87,11 @@ def set_up() -> Scene:
     served = ["default", "aside"]
     scene = Scene(worker=make_worker(rss_bytes=210_000_000, code_version="v141", queues=served))
     failed = {"errors": [_FAILED], "last_error": _FAILED["message"], "fingerprint": FINGERPRINT}
-    failed |= {"error_class": "ChargeDeclined", "job_type": "jobsapp.echo"}
+    failed |= {"error_class": "ChargeDeclined", "job_type": TASK}
     scene.jobs = {
         "dead": make_job("dead", payload={"order": {"id": 2**60}, "api_key": SECRET}, **failed),
         "discarded": make_job("dead", discarded_at=Now(), **failed),
+        "known": make_job("dead", **failed | {"fingerprint": KNOWN}),
         "lapsed": make_job("running", lease_expires_at=Now() - timedelta(seconds=1)),
         "later": make_job(available_at=Now() + timedelta(hours=1)),
         "ready": make_job(queue="nobody"),
@@ -96,4 +105,25 @@ def set_up() -> Scene:
         made = plan("retry", {"status": "failed"}, actor="ben", reason="INC-221")
         BulkOperation.objects.filter(pk=made.pk).update(state=state, progress_at=Now())
         scene.bulks[state] = made
+    _happened()
     return scene
+
+
+def _happened() -> None:
+    """Somebody knows of a cause, a type of job has figures, and a line of each tone is in the log."""
+    acknowledging.acknowledge(
+        [KNOWN], actor="ben", reason="keys rotate", link="https://tickets.example.com/221"
+    )
+    tally = Tally(done=40, retried=9, dead=1)
+    for n in range(50):
+        tally.measure(0.1, 0.2 * n)
+    rollups.add({("default", TASK): tally}, using=QUEUE)
+    for kind in ("job_died", "error_new", "lease_reclaimed"):
+        Activity.objects.create(
+            kind=kind,
+            queue="default",
+            job_type=TASK,
+            fingerprint=FINGERPRINT,
+            target_id="host.1.abc",
+            details={"count": 3, "status": "dead", "error": "Declined" * 20},
+        )

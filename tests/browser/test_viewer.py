@@ -4,12 +4,29 @@ from typing import Any
 
 from django.db.models import Model
 
-from pgjobs.models import BulkOperation, Execution, Job, OperatorAction, QueuePause, StepOutput, Wait
+from pgjobs.models import (
+    Acknowledgement,
+    BulkOperation,
+    Execution,
+    Job,
+    OperatorAction,
+    QueuePause,
+    StepOutput,
+    Wait,
+)
 from pgjobs.queue.rights import RIGHTS
 from tests.browser.conftest import TabOf
 from tests.browser.scene import SECRET, Scene
 
-MODELS: tuple[type[Model], ...] = (Job, Execution, StepOutput, Wait, QueuePause, BulkOperation)
+MODELS: tuple[type[Model], ...] = (
+    Job,
+    Execution,
+    StepOutput,
+    Wait,
+    QueuePause,
+    BulkOperation,
+    Acknowledgement,
+)
 
 # Of each page: its status, what each of its buttons would send (with every box ticked, every field filled, and every
 # choice taken in turn), and the links to pages that ask first.

@@ -9,7 +9,7 @@ from pgjobs.queue.rights import RIGHTS
 from tests.browser.chromium import expect
 from tests.browser.conftest import TabOf
 from tests.browser.places import listed, page_of
-from tests.browser.scene import SECRET, Scene
+from tests.browser.scene import KNOWN, SECRET, TASK, Scene
 from tests.faces.rows import make_job
 
 Step = tuple[str, ...]
@@ -29,7 +29,13 @@ def test_every_page_is_whole(scene: Scene, tab_of: TabOf) -> None:
 def test_every_verb_works(scene: Scene, tab_of: TabOf) -> None:
     """Scenario 14: pages that ask, forms, ticked rows; the record names each verb of the table of rights."""
     tab = tab_of("ann", java_script_enabled=False)
-    for path, steps, told in [*of_jobs(scene), *of_queues(), *of_workflows(scene), *of_bulks(scene)]:
+    for path, steps, told in [
+        *of_jobs(scene),
+        *of_queues(),
+        *of_errors(),
+        *of_workflows(scene),
+        *of_bulks(scene),
+    ]:
         if not tab.url.endswith(path):  # a verb leads back to its page
             tab.open(path)
         for step in steps:
@@ -94,6 +100,18 @@ def of_queues() -> list[tuple[str, list[Step], str]]:
         (listed("queue"), [("choose", "kind", "type"), *form, ("button", "Pause")], "mail"),
         (page_of("default", "queue"), one, "paused"),
         (page_of("default", "queue"), [("button", "Resume")], "resumed"),
+    ]
+
+
+def of_errors() -> list[tuple[str, list[Step], str]]:
+    known, page = ("fill", "What is known of it", "keys rotate"), page_of(KNOWN, "errorgroup")
+    ticked = [("tick", KNOWN), known, ("fill", "Mute for hours", "2"), ("button", "Mute")]
+    pause = [("fill", "Reason", "poison"), ("button", "Pause")]
+    return [
+        (page, [("button", "Open again")], "it was acknowledged"),
+        (page, [known, ("button", "Acknowledge")], "by ann"),
+        (f"{listed('errorgroup')}?state=all", ticked, "muted until"),
+        (page_of(TASK, "tasktype"), pause, "paused"),
     ]
 
 

@@ -267,7 +267,7 @@ def test_the_record_is_a_list_of_who_did_what_and_goes_out_as_csv() -> None:
     job = make_job("dead")
     person("ann", "retry_job").post(address("job_retry", job.pk), {"reason": "=1+1"})
     audit.record_denied(
-        "cancel", target_kind="job", target_ids=[7], actor="eve", permission="pgjobs.cancel_job"
+        "cancel", target_kind="job", target_ids=[job.pk + 1], actor="eve", permission="pgjobs.cancel_job"
     )
     client = person("bob")
     text = text_of(client, address("operatoraction_changelist"))

@@ -154,7 +154,9 @@ def test_one_verb_on_those_that_are_ticked(three: None) -> None:
 )
 def test_what_makes_no_sense_is_said_and_changes_nothing(verb: str, data: dict[str, Any], says: str) -> None:
     failing("aaaa"), failing("bbbb")
-    response = person("ann", "acknowledge_error").post(address(f"errorgroup_{verb}"), data)
+    response = person("ann", "acknowledge_error", "bulk_job", "retry_job").post(
+        address(f"errorgroup_{verb}"), data
+    )
 
     assert response.status_code == 302 and says in said(response) and "othing was done" in said(response)
     assert not Acknowledgement.objects.exists()
@@ -177,10 +179,17 @@ def test_the_ticked_cause_leads_to_the_plan_of_its_jobs() -> None:
     client = person("ann", "bulk_job", "retry_job", "discard_job")
     text = text_of(client, address(LIST))
     assert "Retry 5 as canary…" in text and "Discard…" in text
-    response = client.post(address("errorgroup_plan"), {"plan": "canary", "fingerprint": "aaaa"})
+    asked = {"plan": "canary", "fingerprint": "aaaa"}
+    response = client.post(address("errorgroup_plan"), asked)
 
     assert "status=dead&fingerprint=aaaa&verb=retry&canary=5" in response["Location"]
     assert client.get(response["Location"]).status_code == 200
+
+    assert person("eve", "retry_job").post(address("errorgroup_plan"), asked).status_code == 403
+    assert (OperatorAction.objects.latest("pk").verb, OperatorAction.objects.latest("pk").refused) == (
+        "start",
+        1,
+    )
 
 
 def test_the_page_of_a_cause_tells_what_is_known_of_it(three: None) -> None:
@@ -199,7 +208,7 @@ def test_the_page_of_a_cause_tells_what_is_known_of_it(three: None) -> None:
         "<dt>On version</dt><dd>v140</dd>",
         "Retry 5 as canary…",
         "Discard all…",
-        "3 jobs ended by this cause in the last 24 h, most of them, 3, in the hour from",
+        "3 jobs ended by this cause in the last 24 h, most of them, 3, from",
         "Traceback of job",
         "attempt 1 of 5",
         "errorgroup/dddd/change/",

@@ -151,6 +151,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const PLACES = {
     o: ["Overview", "overview"], e: ["Errors", "errorgroup"], r: ["Running", "runningjob"], j: ["Jobs", "job"],
     q: ["Queues", "queue"], w: ["Workers", "worker"], f: ["Workflows", "execution"], a: ["Approvals", "wait"],
+    d: ["Dead", "deadjob"], t: ["Tasks", "tasktype"], l: ["Activity", "activity"], b: ["Bulk", "bulkoperation"],
+    u: ["Audit", "operatoraction"], s: ["System", "system"],
   };
   const placeOf = (key) => PLACES[key] && find(`a[href$="/pgjobs/${PLACES[key][1]}/"]`);
   const rows = () => all("#result_list tbody tr, table.pgjobs-table tbody tr").filter((row) => find("a, input", row));
