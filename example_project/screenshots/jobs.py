@@ -39,7 +39,7 @@ def send(to: str, template: str) -> dict[str, str]:
 
 
 @job(name="crm.sync", queue="crm", max_attempts=2, retry=Backoff(base=0.2, cap=0.2))
-def sync(account: int) -> None:
+def sync(account: int, tenant: str) -> None:
     """Reads an account of a system that is slow today."""
     raise TimeoutError(f"crm-{account % 3}.example.com did not answer within 30 s")
 

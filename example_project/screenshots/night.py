@@ -16,9 +16,9 @@ from example_project.demo import incident_story
 from example_project.demo.crew import Crew, DemoError
 from example_project.demo.paper import write_pdf
 from example_project.documents.intake import receive
-from example_project.screenshots import jobs
+from example_project.screenshots import jobs, workflows
 from pgjobs.models import Job, Wait, Worker
-from pgjobs.queue import pauses
+from pgjobs.queue import acknowledging, pauses
 
 SQL = Path(__file__).parent / "sql"
 PATIENCE_SECONDS = 60.0
@@ -38,6 +38,10 @@ class Night:
         self.execution: int = 0
         """An execution that has got as far as a person's decision."""
         self.approval: int = 0
+        self.order: int = 0
+        """An execution that waits for a job of the queue that nobody serves."""
+        self.known: str = ""
+        """The fingerprint of a cause that somebody knows about."""
 
     def pass_(self) -> None:
         """All of it. Raises DemoError when something does not happen in time."""
@@ -50,7 +54,9 @@ class Night:
         self._incidents()
         self._lose_billing()
         self._stuck()
+        self._order()
         self._long_ago()
+        self._know()
         self._run()
 
     def _work(self) -> None:
@@ -67,7 +73,7 @@ class Night:
             ).pk
             for n in range(48)
         ][-1]
-        jobs.sync.enqueue_many([{"account": n} for n in range(14)])
+        jobs.sync.enqueue_many([{"account": n, "tenant": "acme"} for n in range(14)])
         ended = Job.objects.filter(queue__in=["mail", "billing", "crm"])
         self._until(
             lambda: not ended.filter(status__in=["pending", "running"]).exists(), "the end of the jobs"
@@ -112,6 +118,23 @@ class Night:
         )
         jobs.send.using(run_after=timedelta(hours=1)).enqueue_many(
             [{"to": f"customer{n}@example.com", "template": "reminder"} for n in range(40)]
+        )
+
+    def _order(self) -> None:
+        """A workflow that has come as far as its charge."""
+        started = workflows.fulfil.start(order=26_001_400, amount="129.00", key="order:26001400")
+        self.order = started.pk
+        asked = Wait.objects.filter(execution_id=started.pk, kind="job", resolved_at__isnull=True)
+        self._until(asked.exists, "an order that waits for its charge")
+
+    def _know(self) -> None:
+        """Somebody has looked at the time-outs, and says so."""
+        self.known = Job.objects.filter(queue="crm", status="dead").latest("pk").fingerprint
+        acknowledging.acknowledge(
+            [self.known],
+            actor="ana",
+            reason="The CRM's vendor is on it; sync again when their status page is green.",
+            link="https://tickets.example.com/INC-219",
         )
 
     def _long_ago(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,8 @@ from example_project.screenshots import camera, shots
 from example_project.screenshots.night import Night
 
 PAGE_SECONDS = 3.0
+VERSION = "v141"
+"""Of the code, as the processes of the night report it."""
 
 
 def perform(
@@ -28,6 +31,8 @@ def perform(
         crew = stack.enter_context(Crew())
         stack.enter_context(pointed_at(url, crew.folder / "media", page_delay=PAGE_SECONDS))
         stack.enter_context(incidents_in_a_hurry())
+        os.environ["PGJOBS_CODE_VERSION"] = VERSION
+        stack.callback(os.environ.pop, "PGJOBS_CODE_VERSION")
         call_command("migrate", verbosity=0, interactive=False)
         password = serving.make_login()
         address = serving.start_web(crew, port)

@@ -20,18 +20,45 @@ UPDATE pgjobs_worker SET
     heartbeat_at = CASE WHEN queues = '["billing"]' THEN heartbeat_at - interval '12 minutes' ELSE heartbeat_at END,
     last_poll_at = CASE WHEN queues = '["billing"]' THEN last_poll_at - interval '12 minutes' ELSE last_poll_at END;
 
--- The incidents began over an hour ago; their steps took minutes rather than moments.
+-- The incidents began over an hour ago; their steps took minutes rather than moments. An order came after the charges.
 UPDATE pgjobs_execution SET
     created_at = created_at - interval '80 minutes',
     started_at = started_at - interval '80 minutes',
     available_at = available_at - interval '80 minutes',
-    updated_at = updated_at - interval '72 minutes';
+    updated_at = updated_at - interval '72 minutes'
+WHERE workflow_name <> 'orders.fulfil';
 
-UPDATE pgjobs_stepoutput SET
+UPDATE pgjobs_stepoutput AS step SET
     recorded_at = recorded_at - interval '78 minutes' + ordinal * interval '2 minutes',
-    seconds = seconds + 70 + ordinal * 20;
+    seconds = seconds + 70 + ordinal * 20
+FROM pgjobs_execution AS execution
+WHERE execution.id = step.execution_id AND workflow_name <> 'orders.fulfil';
 
-UPDATE pgjobs_wait SET
-    created_at = created_at - interval '72 minutes',
+UPDATE pgjobs_wait AS wait SET
+    created_at = wait.created_at - interval '72 minutes',
     wake_at = wake_at - interval '72 minutes',
-    resolved_at = resolved_at - interval '72 minutes';
+    resolved_at = resolved_at - interval '72 minutes'
+FROM pgjobs_execution AS execution
+WHERE execution.id = wait.execution_id AND workflow_name <> 'orders.fulfil';
+
+UPDATE pgjobs_execution SET
+    created_at = created_at - interval '11 minutes',
+    started_at = started_at - interval '11 minutes',
+    available_at = available_at - interval '11 minutes',
+    updated_at = updated_at - interval '11 minutes'
+WHERE workflow_name = 'orders.fulfil';
+
+UPDATE pgjobs_stepoutput AS step SET recorded_at = recorded_at - interval '11 minutes'
+FROM pgjobs_execution AS execution
+WHERE execution.id = step.execution_id AND workflow_name = 'orders.fulfil';
+
+UPDATE pgjobs_wait AS wait SET created_at = wait.created_at - interval '11 minutes'
+FROM pgjobs_execution AS execution
+WHERE execution.id = wait.execution_id AND workflow_name = 'orders.fulfil';
+
+-- The log of all that: workers came hours ago, jobs died a quarter of an hour ago, people acted between then and now.
+UPDATE pgjobs_activity SET at = at - CASE
+    WHEN kind = 'worker_started' THEN interval '5 hours'
+    WHEN kind IN ('job_died', 'error_new') THEN interval '13 minutes'
+    ELSE interval '2 minutes' END
+WHERE at <= clock_timestamp();
