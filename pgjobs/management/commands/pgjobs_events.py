@@ -11,6 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.health.happenings import Feed, Happening, Wanted, feed, sentence
 from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
+from pgjobs.management.screen import ended_by_signals
 from pgjobs.queue.activity import Activity
 
 MOST = 10_000
@@ -51,7 +52,8 @@ class Command(OperatorCommand):
         look = feed(wanted, most=limit)
         self._print(look.rows, options["json"])
         if options["follow"]:
-            self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
+            with ended_by_signals():
+                self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
 
     def _follow(self, wanted: Wanted, clock: dt.datetime, printed: set[int], as_json: bool) -> None:
         """Look again and again, some seconds back each time; what was seen before is not printed."""
