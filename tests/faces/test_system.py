@@ -103,6 +103,14 @@ def test_each_part_of_the_database_is_a_check_and_its_finding_a_sentence(setting
     assert copied and "fail    Indexes: pgjobs_job has no index pgjobs_job_claim." in unescape(copied[1])
 
 
+def test_the_token_is_hidden_also_where_payloads_may_show_theirs(settings: Any) -> None:
+    settings.PGJOBS = {**django_settings.PGJOBS, "HEALTH_TOKEN": "tok-4711", "REDACT": ["!token", "!*_token"]}
+
+    text = text_of(person("root", "view_system"), address(PAGE))
+
+    assert "tok-4711" not in text and "HEALTH_TOKEN=«redacted»" in text
+
+
 def test_what_a_session_runs_is_shown_to_those_alone_who_may_see_payloads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
