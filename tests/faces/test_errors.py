@@ -264,6 +264,8 @@ def test_the_command_does_what_the_page_does(three: None) -> None:
     [
         (["show", "zzzz"], "No dead or failed job has the fingerprint"),
         (["show", "a\x00"], "is no fingerprint"),
+        (["list", "--queue", "mial"], "Nothing is known of a queue 'mial'"),
+        (["list", "--type", "jobsapp.okk"], "did you mean 'jobsapp.ok'?"),
         (["show", "1234"], "2 fingerprints begin"),
         (["ack", "aaaa", "--reason", " "], "reason="),
         (["ack", "aaaa"], "--reason"),
