@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.urls import path, reverse
 
 from pgjobs.admin import bulkplan
+from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import actor_of, back, denied
 from pgjobs.conf import get_settings
@@ -119,7 +120,8 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         return back(request, home)
     jobs = Job._base_manager.using(get_settings().database)
     jobs = jobs.filter(status__in=["dead", "failed"], discarded_at=None, fingerprint=names[0])
-    status = jobs.order_by("-pk").values_list("status", flat=True).first() or "dead"
+    statuses = jobs.order_by("-pk").values_list("status", flat=True)
+    status = panel(statuses.first).value or "dead"
     verb, filled = plan
     address = bulkplan.address(
         model_admin.admin_site, status=status, fingerprint=names[0], verb=verb, **filled
