@@ -246,7 +246,10 @@ def test_where_not_all_causes_are_told_apart_no_page_says_that_none_is_open(
     monkeypatch.setattr("pgjobs.health.errors.GROUPS", 1)
     text = text_of(person("ann"), f"{address(LIST)}?queue=mail")
 
-    assert "No open errors of what you filter by among the causes of the newest dead jobs; there are more" in text
+    assert (
+        "No open errors of what you filter by among the causes of the newest dead jobs; there are more"
+        in text
+    )
     assert "There are more than are told apart" in called("list", "--queue", "mail")[1]
 
 

@@ -1,7 +1,7 @@
 """The system page: what it finds, what it hides, and who may open it."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -61,6 +61,13 @@ def test_a_chore_is_judged_by_whoever_did_it_last() -> None:
     assert states(process(chores=fresh, last_done_at=ago(1)), newest=ago(30))["Statistics"] == "ok"
     assert states(process(chores=fresh, last_done_at=ago(1)), newest=ago(900))["Statistics"] == "fail"
     assert states(process(chores=fresh, last_done_at=ago(900)), newest=ago(930))["Statistics"] == "ok"
+
+
+def test_what_is_called_utc_is_so_whatever_the_zone_of_the_session() -> None:
+    night = datetime(2026, 11, 30, 0, 30, tzinfo=timezone.get_fixed_timezone(60))
+    [told] = [each for each in chores(Processes(night, night, [])) if each.title == "Statistics"]
+
+    assert told.what.startswith("The newest figures are of 23:30 UTC")
 
 
 def test_retention_that_is_on_wants_a_pruner(settings: Any) -> None:
