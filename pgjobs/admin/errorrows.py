@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 
 from django.contrib.admin.utils import quote
@@ -93,5 +94,5 @@ def _hours(group: ErrorGroup, found: ErrorGroups) -> SafeString:
     """The last day, hour by hour, the present one at the right."""
     title = f"{sum(group.hours):,} in the last {HOURS} hours, at most {max(group.hours):,} in one of them"
     if found.counted_from:
-        title += f"; counted from {found.counted_from:%H:%M} on"
+        title += f"; counted from {found.counted_from.astimezone(UTC):%H:%M} UTC on"
     return charts.sparkline(title, group.hours[::-1], "bad")

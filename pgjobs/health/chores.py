@@ -156,7 +156,9 @@ def _figures(seen: Processes) -> Chore:
     """Figures are written when there is something to count, so their age alone says nothing."""
     title, newest = "Statistics", seen.newest_minute
     ends = [each.last_done_at for each in seen.live if each.last_done_at]
-    told = f"The newest figures are of {newest:%H:%M} UTC, {span(seen.clock - newest)} ago" if newest else ""
+    told = ""
+    if newest:  # the session may be in another zone
+        told = f"The newest figures are of {newest.astimezone(dt.UTC):%H:%M} UTC, {span(seen.clock - newest)} ago"
     if not ends:
         return Chore(
             title, "ok", f"{told}; no live worker has ended a job since." if told else "Nothing ended yet."

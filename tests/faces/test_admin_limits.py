@@ -66,7 +66,10 @@ def made(client: Client) -> list[str]:
     bulk(10)
     audit.record("retry", target_kind="job", target_ids=[dead.pk], actor="ann", done=1)
     lists = ("overview", "errorgroup", "runningjob", "job", "deadjob", "queue", "worker", "execution", "wait")
-    pages = [address(f"{name}_changelist") for name in (*lists, "bulkoperation", "operatoraction")]
+    others = ("bulkoperation", "operatoraction", "tasktype", "activity", "system")
+    pages = [address(f"{name}_changelist") for name in (*lists, *others)]
+    pages += [f"{address('tasktype_changelist')}?range=7d", address("tasktype_change", "jobsapp.ok")]
+    pages += [f"{address('activity_changelist')}?kind=operator&job_type=jobsapp.ok"]
     jobs, queued, inbox = (
         address("job_changelist"),
         address("queue_change", "default"),

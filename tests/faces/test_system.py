@@ -1,7 +1,7 @@
 """The system page: what it finds, what it hides, and who may open it."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -70,6 +70,13 @@ def test_a_chore_is_judged_by_whoever_did_it_last() -> None:
     assert states(process(chores=fresh, last_done_at=ago(900)), newest=ago(930))["Statistics"] == "ok"
 
 
+def test_what_is_called_utc_is_so_whatever_the_zone_of_the_session() -> None:
+    night = datetime(2026, 11, 30, 0, 30, tzinfo=timezone.get_fixed_timezone(60))
+    [told] = [each for each in chores(Processes(night, night, [])) if each.title == "Statistics"]
+
+    assert told.what.startswith("The newest figures are of 23:30 UTC")
+
+
 def test_retention_that_is_on_wants_a_pruner(settings: Any) -> None:
     settings.PGJOBS = {**django_settings.PGJOBS, "JOB_RETENTION_SECONDS": 60}
 
@@ -127,6 +134,14 @@ def test_a_runreaper_is_seen_and_is_no_worker() -> None:
     make_worker(chores={})
     cache.clear()
     assert "no runreaper" in row(text_of(root, address(PAGE)), "Reaper")
+
+
+def test_the_token_is_hidden_also_where_payloads_may_show_theirs(settings: Any) -> None:
+    settings.PGJOBS = {**django_settings.PGJOBS, "HEALTH_TOKEN": "tok-4711", "REDACT": ["!token", "!*_token"]}
+
+    text = text_of(person("root", "view_system"), address(PAGE))
+
+    assert "tok-4711" not in text and "HEALTH_TOKEN=«redacted»" in text
 
 
 def test_what_a_session_runs_is_shown_to_those_alone_who_may_see_payloads(

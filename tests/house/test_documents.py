@@ -72,6 +72,13 @@ def test_the_two_commands_of_the_readme_are_one_line_each() -> None:
     assert demo.count("\n") == suite.count("\n") == 1
 
 
+def test_the_table_of_commands_has_each() -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = (ROOT / "pgjobs" / "management" / "commands").glob("[a-z]*.py")
+
+    assert [each.stem for each in commands if f"`{each.stem}`" not in table] == []
+
+
 def test_the_promise_is_the_same_wherever_it_is_printed() -> None:
     def promise(page: Path) -> str:
         quoted = re.findall(r"^> (.*(?:\n> .*)*)", page.read_text(encoding="utf-8"), re.MULTILINE)

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.health.happenings import Feed, Happening, Wanted, feed, sentence
-from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
+from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, check_name, duration
 from pgjobs.management.screen import ended_by_signals
 from pgjobs.queue.activity import Activity
 
@@ -45,6 +45,12 @@ class Command(OperatorCommand):
         limit = options["limit"]
         if not 1 <= limit <= MOST:
             raise CommandError(f"--limit is {limit}; give a number from 1 to {MOST:,}.", returncode=WRONG)
+        for option, of, name in (
+            ("--queue", "queue", "queue"),
+            ("--type", "type", "job_type"),
+            ("--workflow", "type", "workflow"),
+        ):
+            check_name(option, of, options[name])
         kind, queue, job_type, workflow = (
             options[name] or "" for name in ("kind", "queue", "job_type", "workflow")
         )
