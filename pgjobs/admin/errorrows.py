@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import charts, marks
 from pgjobs.admin.ages import moment
 from pgjobs.health.errors import HOURS, JOBS_COUNTED, ErrorGroup, ErrorGroups, worst_lately
+from pgjobs.queue.acknowledging import followable
 from pgjobs.queue.standing import ACKNOWLEDGED, MUTED, Standing, mark
 from pgjobs.redaction import redacted_text
 
@@ -83,9 +84,9 @@ def standing_of(standing: Standing | None, at: Any) -> SafeString:
 
 
 def _link(address: str) -> SafeString | str:
-    """The ticket; as text where something in it looks like a secret."""
+    """The ticket; as text where something in it looks like a secret, or is no address of a page."""
     shown = redacted_text(address)
-    if not address or shown != address:
+    if shown != address or not followable(address):
         return shown
     return format_html('<a href="{}" rel="noopener noreferrer">{}</a>', address, address)
 

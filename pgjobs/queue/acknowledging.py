@@ -273,16 +273,21 @@ def _checked(fingerprints: Iterable[str]) -> list[str]:
 
 
 def _check_link(link: str) -> None:
-    if not link:
-        return
-    cure = f"give an address with http or https, without a password, of at most {_LONGEST_LINK} characters."
+    if link and not followable(link):
+        cure = (
+            f"give an address with http or https, without a password, of at most {_LONGEST_LINK} characters."
+        )
+        raise InvalidOption("link", link, cure)
+
+
+def followable(link: str) -> bool:
+    """Whether a page may make a link of it. Rows that other programs write may hold anything, javascript: too."""
     try:
         parts = urlsplit(link)
     except ValueError:
-        raise InvalidOption("link", link, cure) from None
-    fine = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
-    if not fine or len(link) > _LONGEST_LINK or not link.isprintable():
-        raise InvalidOption("link", link, cure)
+        return False
+    fine = parts.scheme in ("http", "https") and bool(parts.netloc) and "@" not in parts.netloc
+    return fine and len(link) <= _LONGEST_LINK and link.isprintable()
 
 
 def _end(until: dt.datetime | dt.timedelta) -> tuple[dt.datetime | None, float | None]:

@@ -104,6 +104,12 @@ def test_the_list_says_who_knows_what_and_no_secret(three: None) -> None:
         assert code == 0 and "battery" not in said and "password=x" not in said, arguments
 
 
+def test_what_somebody_wrote_into_the_table_is_no_link(three: None) -> None:
+    Acknowledgement.objects.update(link="javascript:alert(1)")
+    text = text_of(person("ann"), f"{address(LIST)}?state=all")
+    assert "javascript:alert(1)" in text and 'href="javascript' not in text
+
+
 def test_one_verb_on_those_that_are_ticked(three: None) -> None:
     client = person("ann", "acknowledge_error")
     text = text_of(client, f"{address(LIST)}?state=all")
