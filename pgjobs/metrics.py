@@ -24,14 +24,19 @@ LABELS = 200
 """Values that a label may have; what comes after them is added up as "other"."""
 OTHER = "other"
 
-_LIFETIME_SUMS = f"""
-SELECT queue, sum(done)::bigint, sum(failed)::bigint, sum(dead)::bigint, sum(retried)::bigint,
-       sum(wait_seconds)::float8, sum(run_seconds)::float8
-FROM pgjobs_minute WHERE minute = '{LIFETIME}' GROUP BY queue ORDER BY queue"""  # noqa: S608 - a constant
-_LIFETIME_COUNTS = f"""
-SELECT queue, bucket.n, sum(bucket.waits)::bigint, sum(bucket.runs)::bigint
-FROM pgjobs_minute CROSS JOIN LATERAL unnest(wait_counts, run_counts) WITH ORDINALITY AS bucket(waits, runs, n)
-WHERE minute = '{LIFETIME}' GROUP BY queue, bucket.n"""  # noqa: S608 - a constant
+_SUMS = f"""
+WITH lifetime AS (SELECT * FROM pgjobs_minute WHERE minute = '{LIFETIME}'),
+counted AS (
+    SELECT queue, array_agg(waits ORDER BY n) AS waits, array_agg(runs ORDER BY n) AS runs FROM (
+        SELECT queue, n, sum(waits)::bigint AS waits, sum(runs)::bigint AS runs
+        FROM lifetime CROSS JOIN LATERAL unnest(wait_counts, run_counts) WITH ORDINALITY AS bucket(waits, runs, n)
+        GROUP BY queue, n) AS bucket
+    GROUP BY queue)
+SELECT summed.*, counted.waits, counted.runs FROM (
+    SELECT queue, sum(done)::bigint, sum(failed)::bigint, sum(dead)::bigint, sum(retried)::bigint,
+           sum(wait_seconds)::float8, sum(run_seconds)::float8
+    FROM lifetime GROUP BY queue) AS summed
+LEFT JOIN counted USING (queue) ORDER BY queue"""  # noqa: S608 - a constant
 
 Labels = Mapping[str, str]
 
@@ -109,7 +114,7 @@ def _ends(facts: Facts, verdict: Verdict) -> Iterator[Family]:
     finished = Family(
         "pgjobs_jobs_finished_total", "counter", "Attempts that ended, since the first worker counted."
     )
-    sums = facts.reader.ask(_LIFETIME_SUMS)
+    sums = facts.reader.ask(_SUMS)
     if (
         len(sums) <= LABELS + 1
     ):  # queues that are no more, all in one row, are none of the others that there are
@@ -117,21 +122,18 @@ def _ends(facts: Facts, verdict: Verdict) -> Iterator[Family]:
     sums = sorted(sums, key=lambda row: not row[0])  # they take no label from one that there is
     place = {queue: queue if queue and rank < LABELS else OTHER for rank, (queue, *_) in enumerate(sums)}
     totals: dict[str, list[float]] = {}
-    for queue, *numbers in sums:
+    counts: dict[str, list[list[int]]] = {}
+    for queue, *numbers, waits, runs in sums:
+        both = counts.setdefault(place[queue], [[0] * (len(BOUNDS) + 1) for _ in range(2)])
+        for each, found in zip(both, (waits, runs), strict=True):
+            for bucket, number in enumerate(found or ()):
+                each[bucket] += number or 0
         held = totals.setdefault(place[queue], [0.0] * len(numbers))
         totals[place[queue]] = [a + b for a, b in zip(held, numbers, strict=True)]
     for queue, numbers in totals.items():
         for outcome, number in zip(("succeeded", "failed", "dead", "retried"), numbers, strict=False):
             finished.add(number, queue=queue, outcome=outcome)
     yield finished
-    counts: dict[str, list[list[int]]] = {
-        queue: [[0] * (len(BOUNDS) + 1) for _ in range(2)] for queue in totals
-    }
-    for queue, bucket, *numbers in facts.reader.ask(_LIFETIME_COUNTS):
-        if queue not in place:
-            continue  # its first figures came between the two statements
-        for each, number in zip(counts[place[queue]], numbers, strict=True):
-            each[bucket - 1] += number or 0
     for which, name, help in (
         (0, "wait", "From when a job was due to its claim."),
         (1, "run", "How long an attempt ran."),

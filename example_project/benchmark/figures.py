@@ -41,11 +41,11 @@ MEANINGS = {
     "enqueue_bulk_per_second": Meaning("enqueue_many", "jobs/s", Mark(20_000, True)),
     "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
     "pickup_p50_ms": Meaning(
-        "pick-up by an idle worker, commit sent to handler begun, p50", "ms", Mark(10, False)
+        "pick-up by an idle worker, commit sent to handler begun, p50", "ms", Mark(2, False)
     ),
-    "pickup_p99_ms": Meaning("the same, p99", "ms"),
-    "idle_statements_per_second": Meaning("statements of an idle worker", "1/s", Mark(2, False)),
-    "idle_rss_mb": Meaning("memory of an idle worker process, resident", "MB", Mark(80, False)),
+    "pickup_p99_ms": Meaning("the same, p99", "ms", Mark(6, False)),
+    "idle_statements_per_second": Meaning("statements of an idle worker", "1/s", Mark(1, False)),
+    "idle_rss_mb": Meaning("memory of an idle worker process, resident", "MB", Mark(60, False)),
     "idle_pss_mb": Meaning("the same, shared pages divided among their users", "MB"),
     "supervisor_rss_mb": Meaning("memory of its supervisor, resident", "MB"),
 }

@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
-from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -19,7 +18,8 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import approval, marks
 from pgjobs.admin.ages import in_words, moment
 from pgjobs.admin.frames import RowPage
-from pgjobs.admin.limits import panel
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import denied
@@ -62,7 +62,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
 
     def get_urls(self) -> list[Any]:
         """The address of decisions, beside Django's own."""
-        view = self.admin_site.admin_view(self.decide_view)
+        view = guarded(self)(self.decide_view)
         return [path("<int:object_id>/decide/", view, name="pgjobs_wait_decide"), *super().get_urls()]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -126,7 +126,8 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         # Found whoever asks: somebody else may have decided since this person's page was made, and they are to be told.
-        wait: Any = _approvals().filter(pk=min(object_id, LARGEST_ID)).first()
+        with limited(PANEL_SECONDS):
+            wait: Any = _approvals().filter(pk=min(object_id, LARGEST_ID)).first()
         if wait is None:
             return self.missing_page(request, str(object_id))
         if not may_decide(request.user, wait)[0] and not approval.has_voted(request.user, wait):
@@ -138,8 +139,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             messages.error(request, f"Nothing was decided. {told}")
             return self._back(request, wait.pk)
         given = form.cleaned_data
-        using = get_settings().database
-        with transaction.atomic(using=using):
+        with acting():
             decision = decide(
                 wait.pk,
                 approved=given["decision"] == "approve",
@@ -162,7 +162,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
         site = self.admin_site.name
         if not self.has_view_permission(request):
             return HttpResponseRedirect(reverse("admin:index", current_app=site))
-        if pk is not None and self.get_queryset(request).filter(pk=pk).exists():
+        if pk is not None and panel(lambda: self.get_queryset(request).filter(pk=pk).exists()).value:
             return HttpResponseRedirect(self.url_of(pk))
         return HttpResponseRedirect(reverse("admin:pgjobs_wait_changelist", current_app=site))
 

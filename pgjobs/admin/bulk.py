@@ -16,6 +16,7 @@ from pgjobs.admin import audited, charts, marks
 from pgjobs.admin.ages import moment, seconds_in_words
 from pgjobs.admin.filters import NamedFilter
 from pgjobs.admin.frames import RowPage
+from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
@@ -65,7 +66,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
 
     def get_urls(self) -> list[Any]:
         """One address per verb, beside Django's own."""
-        wrap = self.admin_site.admin_view
+        wrap = guarded(self)
         verbs = [
             path(
                 f"<int:object_id>/{name}/",

@@ -9,11 +9,13 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
 from pgjobs.admin import navigation
-from pgjobs.admin.limits import LIST_SECONDS, panel
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import ACT_SECONDS, LIST_SECONDS, Undone, acting, panel, why
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied
 from pgjobs.bulk import control, runner
@@ -43,7 +45,7 @@ class PlanForm(forms.Form):
 
 def urls(model_admin: Any) -> list[Any]:
     """The page, beside the addresses of jobs."""
-    view = model_admin.admin_site.admin_view(partial(plan_view, model_admin))
+    view = guarded(model_admin)(partial(plan_view, model_admin))
     return [path("bulk/", view, name="pgjobs_job_bulk")]
 
 
@@ -90,7 +92,7 @@ def plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         return _page(model_admin, request, verb, given, problems)
     try:
         operation, outcome = _start(request, verb, given, form.cleaned_data)
-    except PgJobsError as error:
+    except (PgJobsError, Undone) as error:
         return _page(model_admin, request, verb, given, [str(error)])
     changed()
     messages.success(request, f"Bulk operation {operation.pk} is {outcome.message}.")
@@ -106,21 +108,31 @@ def _start(
     actor = actor_of(request)
     more = chosen["more_attempts"] if "more_attempts" in BULK_VERBS[verb].options else None
     percent = chosen["stop_percent"]
-    operation = control.plan(
-        verb,
-        given,
-        actor=actor,
-        reason=chosen["reason"],
-        upper_id=chosen["upper_id"],
-        pace=chosen["pace"],
-        canary=chosen["canary"],
-        stop_share=None if percent is None else percent / 100,
-        options={"more_attempts": more},
-    )
-    outcome = control.start(operation.pk, actor=actor, reason=chosen["reason"])
+    with acting():
+        operation = control.plan(
+            verb,
+            given,
+            actor=actor,
+            reason=chosen["reason"],
+            upper_id=chosen["upper_id"],
+            pace=chosen["pace"],
+            canary=chosen["canary"],
+            stop_share=None if percent is None else percent / 100,
+            options={"more_attempts": more},
+        )
+        outcome = control.start(operation.pk, actor=actor, reason=chosen["reason"])
     if outcome.done:
-        runner.carry(operation.pk, by=f"a request of {actor}", seconds=IN_REQUEST_SECONDS)
+        _carry(request, operation.pk)
     return operation, outcome
+
+
+def _carry(request: HttpRequest, pk: int) -> None:
+    """The first of it, here and now. Whatever comes of that, the operation is begun and a worker goes on with it."""
+    by = f"a request of {actor_of(request)}"
+    try:
+        runner.carry(pk, by=by, seconds=IN_REQUEST_SECONDS, statement_seconds=ACT_SECONDS)
+    except (DatabaseError, InterfaceError) as error:
+        messages.warning(request, f"A batch of it was left to a worker: {why(error, ACT_SECONDS)}.")
 
 
 def _page(

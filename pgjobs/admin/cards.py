@@ -10,8 +10,8 @@ from django.urls import reverse
 from pgjobs.admin import marks
 from pgjobs.admin.ages import in_words
 from pgjobs.conf import get_settings
-from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.overview import Overview, Totals
+from pgjobs.health.work import LATELY_LIMIT
 from pgjobs.health.workers import WorkerRow
 
 Made = tuple[str, str, str]

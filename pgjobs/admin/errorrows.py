@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 
 from django.contrib.admin.utils import quote
@@ -13,6 +14,7 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import charts, marks
 from pgjobs.admin.ages import moment
 from pgjobs.health.errors import HOURS, JOBS_COUNTED, ErrorGroup, ErrorGroups, worst_lately
+from pgjobs.queue.acknowledging import followable
 from pgjobs.queue.standing import ACKNOWLEDGED, MUTED, Standing, mark
 from pgjobs.redaction import redacted_text
 
@@ -88,9 +90,9 @@ def standing_of(standing: Standing | None, at: Any) -> SafeString:
 
 
 def _link(address: str) -> SafeString | str:
-    """The ticket; as text where something in it looks like a secret."""
+    """The ticket; as text where something in it looks like a secret, or is no address of a page."""
     shown = redacted_text(address)
-    if not address or shown != address:
+    if shown != address or not followable(address):
         return shown
     return format_html('<a href="{}" rel="noopener noreferrer">{}</a>', address, address)
 
@@ -99,5 +101,5 @@ def _hours(group: ErrorGroup, found: ErrorGroups) -> SafeString:
     """The last day, hour by hour, the present one at the right."""
     title = f"{sum(group.hours):,} in the last {HOURS} hours, at most {max(group.hours):,} in one of them"
     if found.counted_from:
-        title += f"; counted from {found.counted_from:%H:%M} on"
+        title += f"; counted from {found.counted_from.astimezone(UTC):%H:%M} UTC on"
     return charts.sparkline(title, group.hours[::-1], "bad")

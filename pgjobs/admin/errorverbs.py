@@ -15,6 +15,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.urls import path, reverse
 
 from pgjobs.admin import bulkplan
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import PANEL_SECONDS, acting, limited
 from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import actor_of, back, denied
 from pgjobs.conf import get_settings
@@ -39,7 +41,7 @@ class KnownForm(forms.Form):
 
 def urls(model_admin: Any) -> list[Any]:
     """One address a verb, and one that leads on to bulk operations."""
-    wrap = model_admin.admin_site.admin_view
+    wrap = guarded(model_admin)
     verbs = [
         path(f"{name}/", wrap(partial(_verb_view, model_admin, name=name)), name=f"pgjobs_errorgroup_{name}")
         for name in VERBS
@@ -84,7 +86,8 @@ def _verb_view(model_admin: Any, request: HttpRequest, name: str) -> HttpRespons
         messages.error(request, "Nothing was done: say for how many hours.")
         return back(request, home)
     try:
-        outcomes = _act(request, name, names, given)
+        with acting():
+            outcomes = _act(request, name, names, given)
     except PgJobsError as error:
         messages.error(request, f"Nothing was done: {error}")
         return back(request, home)
@@ -121,7 +124,8 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         return back(request, home)
     jobs = Job._base_manager.using(get_settings().database)
     jobs = jobs.filter(status__in=["dead", "failed"], discarded_at=None, fingerprint=names[0])
-    status = jobs.order_by("-pk").values_list("status", flat=True).first() or "dead"
+    with limited(PANEL_SECONDS):
+        status = jobs.order_by("-pk").values_list("status", flat=True).first() or "dead"
     verb, filled = plan
     address = bulkplan.address(
         model_admin.admin_site, status=status, fingerprint=names[0], verb=verb, **filled

@@ -9,10 +9,11 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import NeededReasonForm, ReasonForm, actor_of, back, denied, expected, log, seen, tell
 from pgjobs.admin.window import LARGEST_ID
@@ -83,7 +84,7 @@ VERBS = {
 
 def urls(model_admin: Any) -> list[Any]:
     """One address per verb."""
-    wrap = model_admin.admin_site.admin_view
+    wrap = guarded(model_admin)
     return [
         path(
             f"<int:object_id>/{name}/",
@@ -183,7 +184,7 @@ def act(request: HttpRequest, verb: ExecutionVerb, ids: list[int]) -> None:
 def perform(request: HttpRequest, verb: ExecutionVerb, ids: Iterable[int], reason: str) -> None:
     """Do it, log it for each execution that moved, and say what was skipped and why."""
     using, wanted = get_settings().database, list(ids)
-    with transaction.atomic(using=using):
+    with acting():
         outcomes = verb.act(wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted))
         done = [outcome.id for outcome in outcomes if outcome.done]
         log(request, Execution, done, verb.done, reason, using)

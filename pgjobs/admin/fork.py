@@ -9,12 +9,12 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path
 
 from pgjobs.admin import flowverbs, timeline
-from pgjobs.admin.limits import panel
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import Undone, acting, panel
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
 from pgjobs.conf import get_settings
@@ -44,7 +44,7 @@ class SignalForm(forms.Form):
 
 def urls(model_admin: Any) -> list[Any]:
     """The two addresses."""
-    wrap = model_admin.admin_site.admin_view
+    wrap = guarded(model_admin)
     return [
         path("<int:object_id>/fork/", wrap(partial(fork_view, model_admin)), name="pgjobs_execution_fork"),
         path(
@@ -102,7 +102,7 @@ def fork_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRes
 
 def _fork(model_admin: Any, request: HttpRequest, execution: Any, given: dict[str, Any]) -> HttpResponse:
     using, actor = get_settings().database, actor_of(request)
-    with transaction.atomic(using=using):
+    with acting():
         (outcome,) = verbs.fork(
             [execution.pk],
             from_step=given["from_ordinal"],
@@ -183,14 +183,15 @@ def _send(request: HttpRequest, execution: Any, form: SignalForm) -> str:
     except ValueError as error:
         return f"The payload is no JSON: {error}."
     try:
-        (outcome,) = verbs.signal(
-            [execution.pk],
-            form.cleaned_data["name"],
-            payload,
-            actor=actor_of(request),
-            expected=seen(request, [execution.pk]),
-        )
-    except PgJobsError as error:
+        with acting():
+            (outcome,) = verbs.signal(
+                [execution.pk],
+                form.cleaned_data["name"],
+                payload,
+                actor=actor_of(request),
+                expected=seen(request, [execution.pk]),
+            )
+    except (PgJobsError, Undone) as error:
         return str(error)
     changed()
     if not outcome.done:

@@ -12,7 +12,8 @@ from django.urls import path, reverse
 from pgjobs import redaction
 from pgjobs.admin import audited, bulkplan, jobfacts, jobverbs, newer, retry, whypanel
 from pgjobs.admin.frames import RowPage
-from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.verbs import actor_of, denied, expected
 from pgjobs.admin.window import LARGEST_ID, as_id
 from pgjobs.queue import audit, rights
@@ -34,7 +35,7 @@ class JobPage(RowPage, Base):
 
     def get_urls(self) -> list[Any]:
         """The page's own addresses, beside Django's."""
-        wrap = self.admin_site.admin_view
+        wrap = guarded(self)
         own = [
             path("<int:object_id>/payload.json", wrap(self.download_view), name="pgjobs_job_payload"),
             path("<int:object_id>/reveal/", wrap(self.reveal_view), name="pgjobs_job_reveal"),
@@ -129,5 +130,6 @@ class JobPage(RowPage, Base):
         job: Any = self.get_object(request, str(object_id)) if object_id <= LARGEST_ID else None
         if job is None:
             return self.missing_page(request, str(object_id))
-        audit.record("reveal", target_kind="job", target_ids=[job.pk], actor=actor_of(request), done=1)
+        with acting():
+            audit.record("reveal", target_kind="job", target_ids=[job.pk], actor=actor_of(request), done=1)
         return self.page(request, job, revealed=True)

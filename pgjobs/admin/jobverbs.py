@@ -9,10 +9,11 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, expected, log, seen, tell, ticked
 from pgjobs.admin.window import LARGEST_ID
@@ -117,7 +118,7 @@ VERBS = {
 
 def urls(model_admin: Any) -> list[Any]:
     """One address per verb on one job, and one per verb on ticked ones."""
-    wrap = model_admin.admin_site.admin_view
+    wrap = guarded(model_admin)
     found = []
     for name in VERBS:
         one, many = partial(verb_view, model_admin, name=name), partial(many_view, model_admin, name=name)
@@ -237,7 +238,7 @@ def perform(
     Verb, record and log entries are one commit when they live in the same database.
     """
     using, wanted = get_settings().database, list(ids)
-    with transaction.atomic(using=using):
+    with acting():
         outcomes = verb.act(
             wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted), **options
         )

@@ -16,8 +16,9 @@ from django.urls import path, reverse
 from pgjobs.admin import figures, queuerows
 from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
+from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import panel
+from pgjobs.admin.limits import acting, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import actor_of, back, denied
 from pgjobs.conf import get_settings
@@ -53,7 +54,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
-        wrap = self.admin_site.admin_view
+        wrap = guarded(self)
         return [
             path("pause/", wrap(self.pause_view), name="pgjobs_queue_pause"),
             path("resume/", wrap(self.resume_view), name="pgjobs_queue_resume"),
@@ -158,14 +159,15 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         given = form.cleaned_data
         until = timedelta(minutes=given["minutes"]) if given["minutes"] else None
         try:
-            outcome = pauses.pause(
-                given["name"],
-                kind=given["kind"],
-                actor=actor_of(request),
-                reason=given["reason"],
-                until=until,
-                expected=_expected(request, given["kind"], given["name"]),
-            )
+            with acting():
+                outcome = pauses.pause(
+                    given["name"],
+                    kind=given["kind"],
+                    actor=actor_of(request),
+                    reason=given["reason"],
+                    until=until,
+                    expected=_expected(request, given["kind"], given["name"]),
+                )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
             return back(request, home)
@@ -180,13 +182,14 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
             return refused
         kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
         try:
-            outcome = pauses.resume(
-                request.POST.get("name", ""),
-                kind=kind,
-                actor=actor_of(request),
-                reason=reason,
-                expected=request.POST.get("expected"),
-            )
+            with acting():
+                outcome = pauses.resume(
+                    request.POST.get("name", ""),
+                    kind=kind,
+                    actor=actor_of(request),
+                    reason=reason,
+                    expected=request.POST.get("expected"),
+                )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
             return back(request, home)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.utils.text import capfirst
 
-from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, told
+from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, Undone, limited, told, undone
 from pgjobs.admin.pages import FRAGMENT, chrome, respond
 from pgjobs.admin.verbs import TickedForm, denied, ticked
 from pgjobs.admin.window import PARAMETER
@@ -141,8 +141,14 @@ class ReadOnlyAdmin(ModelAdmin):
         if request.method == "POST":
             if refused := self._refused_action(request):
                 return refused
-            answer: HttpResponse = super().changelist_view(request, extra_context)
-            return answer
+            try:
+                answer: HttpResponse = super().changelist_view(request, extra_context)
+                return answer
+            except Undone as error:
+                messages.error(request, str(error))
+            except (DatabaseError, InterfaceError) as error:
+                messages.error(request, undone(error, LIST_SECONDS, committing=True))
+            return HttpResponseRedirect(request.get_full_path())
         try:
             with limited(LIST_SECONDS):
                 response: Any = super().changelist_view(request, {**chrome(self, request), **extra_context})
@@ -178,6 +184,11 @@ class ReadOnlyAdmin(ModelAdmin):
         """The row, or None. Raises what the database raises, for a lock that is not given in time too."""
         with limited(PANEL_SECONDS):
             return super().get_object(request, object_id, from_field)
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        """The list, which an action reads too before it acts."""
+        with limited(LIST_SECONDS):
+            return super().get_changelist_instance(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """The bounded list."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
 from pgjobs import redaction
 from pgjobs.admin import jobverbs, navigation
-from pgjobs.admin.limits import panel
+from pgjobs.admin.guards import guarded
+from pgjobs.admin.limits import PANEL_SECONDS, Undone, acting, limited, panel
 from pgjobs.admin.pages import changed, respond
 from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
 from pgjobs.admin.window import LARGEST_ID
@@ -51,9 +52,7 @@ class RetryForm(forms.Form):
 
 def urls(model_admin: Any) -> list[Any]:
     """The page, which takes the place of the plain question before a retry."""
-    view = model_admin.admin_site.admin_view(
-        lambda request, object_id: retry_view(model_admin, request, object_id)
-    )
+    view = guarded(model_admin)(partial(retry_view, model_admin))
     return [path("<int:object_id>/options/", view, name="pgjobs_job_options")]
 
 
@@ -85,7 +84,7 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
         reason = form.cleaned_data["reason"]
         try:
             jobverbs.perform(request, jobverbs.VERBS["retry"], [object_id], reason, **form.options())
-        except PgJobsError as error:
+        except (PgJobsError, Undone) as error:
             return _page(model_admin, request, job, problems=[str(error)])
         return HttpResponseRedirect(model_admin.url_of(object_id))
     return _edit(model_admin, request, job, form)
@@ -94,7 +93,8 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
 def _misspelt(form: RetryForm) -> str:
     """What is wrong with the queue that was typed: a job moved to a misspelt one would wait there for ever."""
     name = form.cleaned_data["queue"]
-    return unknown("queue", name) if name else ""
+    with limited(PANEL_SECONDS):
+        return unknown("queue", name) if name else ""
 
 
 def _was_edited(request: HttpRequest, job: Any) -> bool:
@@ -121,7 +121,7 @@ def _edit(model_admin: Any, request: HttpRequest, job: Any, form: RetryForm) -> 
     using, options = get_settings().database, form.options()
     options["max_attempts"] = options.pop("more_attempts", None)
     try:
-        with transaction.atomic(using=using):
+        with acting():
             outcome = editing.edit_copy(
                 job.pk,
                 payload,
@@ -132,7 +132,7 @@ def _edit(model_admin: Any, request: HttpRequest, job: Any, form: RetryForm) -> 
             )
             if outcome.done:
                 log(request, Job, [job.pk], outcome.message, form.cleaned_data["reason"], using)
-    except PgJobsError as error:
+    except (PgJobsError, Undone) as error:
         return _page(model_admin, request, job, problems=[str(error)], changes=changes)
     changed()
     if not outcome.done:

@@ -124,9 +124,9 @@ def _settings() -> Iterator[tuple[str, str, bool]]:
     given, default = get_settings(), Settings()
     for each in fields(Settings):
         value = getattr(given, each.name)
-        hidden = redaction.redacted({each.name: "set" if value else None})[each.name]
         shown = f"{value.__module__}.{value.__qualname__}" if callable(value) else repr(value)
-        if hidden == redaction.MARK:
+        # By the built-in words alone: a project that shows the "token" of its payloads does not mean its own.
+        if value and redaction.Rules().hides((each.name,)):
             shown = redaction.MARK
         yield each.name.upper(), shown, value != getattr(default, each.name)
 

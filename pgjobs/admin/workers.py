@@ -120,6 +120,8 @@ class WorkerAdmin(ListPage, RowPage, ReadOnlyAdmin):
 
 
 def _words(worker: WorkerRow) -> str:
+    if not worker.slots:
+        return f"runreaper, seen {in_words(worker.heartbeat_age)} ago"
     if worker.stopped_at:
         return f"stopped {in_words(worker.clock - worker.stopped_at)} ago"
     if worker.state == "silent":

@@ -34,6 +34,7 @@ _LONGEST_SLEEP = 10.0  # seconds, however slow the pace: somebody may stop it
 _MOST_CONFLICTS = 200
 
 # Locks: jobs in id order, skipping what others hold, so that no batch stands still for a handler's transaction.
+_PATIENCE = "SELECT set_config('statement_timeout', %(limit)s, true)"
 _LOCK = """
 SELECT id FROM pgjobs_job WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"""
 
@@ -76,16 +77,18 @@ def carry(
     seconds: float | None = None,
     sleep: Callable[[float], object] = time.sleep,
     on_batch: Callable[[Batch], object] = lambda batch: None,
+    statement_seconds: float | None = None,
 ) -> BulkState | None:
     """Do batch after batch until the operation is no longer running; where it stands then, None for no such one.
 
     With ``seconds`` only for about so long and without ever waiting for the pace: for a web request, so that a small
-    operation is over when the page comes back. ``by`` names the carrier.
+    operation is over when the page comes back. ``by`` names the carrier. With ``statement_seconds`` a statement of a
+    batch that takes longer ends the work: raises what the database raises, and that batch is rolled back.
     """
     using = get_settings().database
     started = time.monotonic()
     while True:
-        batch = run_batch(pk, by=by, using=using)
+        batch = run_batch(pk, by=by, using=using, statement_seconds=statement_seconds)
         if batch is None:
             state = _state(pk, using)
             if state is not BulkState.RUNNING:
@@ -99,13 +102,15 @@ def carry(
             sleep(min(batch.wait, _LONGEST_SLEEP))
 
 
-def run_batch(pk: int, *, by: str, using: str) -> Batch | None:
+def run_batch(pk: int, *, by: str, using: str, statement_seconds: float | None = None) -> Batch | None:
     """One batch in one transaction. None when the operation does not run, or somebody else has it in hand."""
     alone = not connections[using].in_atomic_block
     try:
         with transaction.atomic(using=using):
             if alone:  # in a transaction of the caller's the limit would outlive the batch
                 brief_locks(using)
+                if statement_seconds is not None:
+                    rows(using, _PATIENCE, {"limit": f"{round(statement_seconds * 1000)}ms"})
             found = BulkOperation._base_manager.using(using).filter(pk=pk, state=BulkState.RUNNING.value)
             operation = found.select_for_update(skip_locked=True).first()
             return None if operation is None else _batch(operation, by, using)

@@ -142,15 +142,15 @@ def running_checks(row: Any, since: dt.datetime | None, attempt: str, facts: Fac
 
 
 def suspect_checks(row: Any, sql: str, facts: Facts) -> Iterator[Check]:
-    """The processes of their own that rows wait for whose worker died. ``sql`` counts those that are taken."""
+    """The processes that run nothing else, for which rows wait whose worker died. ``sql`` counts those taken."""
     if not row.crash_count:
         return
     limit = facts.settings.isolated_processes
     ((running,),) = facts.reader.ask(sql)
     yield Check(
         FAIL if running >= limit else INFO,
-        f"Its worker died {times(row.crash_count)}, so it runs alone in a process of its own: {running} of "
-        f"{limit} such processes of each runworkers are taken.",
+        f"Its worker died {times(row.crash_count)}, so it runs alone in its process: {running} of the "
+        f"{limit} processes for suspects of each runworkers are taken.",
         "suspect",
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pgjobs.conf import Settings, get_settings
@@ -19,10 +19,11 @@ _PROCESSES = f"""
 SELECT statement_timestamp(), figures.minute, worker.* FROM (
     SELECT max(minute) AS minute FROM pgjobs_minute WHERE minute > '{LIFETIME}') AS figures
 LEFT JOIN LATERAL (
-    SELECT name, version, code_version, COALESCE(runtime::text, 'null'), COALESCE(chores::text, 'null'), last_done_at
-    FROM pgjobs_worker WHERE stopped_at IS NULL
-      AND heartbeat_at > statement_timestamp() - make_interval(secs => %(silence)s)
-    ORDER BY name LIMIT %(most)s
+    SELECT name, version, code_version, COALESCE(runtime::text, 'null'), COALESCE(chores::text, 'null'), last_done_at,
+           slots = 0
+    FROM pgjobs_worker WHERE (stopped_at IS NULL OR slots = 0) AND heartbeat_at > statement_timestamp() -
+      make_interval(secs => GREATEST(%(silence)s, CASE WHEN slots = 0 THEN 3 * heartbeat_seconds END))
+    ORDER BY slots = 0, name LIMIT %(most)s
 ) AS worker ON true"""  # noqa: S608 - one constant
 
 _FIGURES_LATE = dt.timedelta(minutes=3)
@@ -51,6 +52,8 @@ class Processes:
     newest_minute: dt.datetime | None
     """The last minute in which anything was counted."""
     live: list[Process]
+    reapers: list[Process] = field(default_factory=list)
+    """Each ``runreaper``, which is no worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ def read_processes(reader: Reader) -> Processes:
     """All live workers, at most 200."""
     found = reader.ask(_PROCESSES, silence=get_settings().lease_seconds, most=_MOST)
     clock, minute = found[0][:2]
-    return Processes(clock, minute, [_process(*row[2:]) for row in found if row[2] is not None])
+    there = [row for row in found if row[2] is not None]
+    live, reapers = ([_process(*row[2:-1]) for row in there if row[-1] is alone] for alone in (False, True))
+    return Processes(clock, minute, live, reapers)
 
 
 def _process(name: str, version: str, code: str, runtime: str, chores: str, done_at: Any) -> Process:
@@ -96,9 +101,10 @@ def chores(seen: Processes) -> Iterator[Chore]:
         absent=Chore(
             "Reaper",
             "warn",
-            "No live worker takes back lapsed leases. A runreaper would not be seen here.",
-            "Start a worker without --no-reaper, or see that manage.py runreaper runs.",
+            "No live worker takes back lapsed leases, and no runreaper does.",
+            "Start a worker without --no-reaper, or manage.py runreaper.",
         ),
+        also=seen.reapers,
     )
     yield _one(
         seen,
@@ -118,17 +124,20 @@ def chores(seen: Processes) -> Iterator[Chore]:
     )
 
 
-def _one(seen: Processes, name: str, title: str, limit: float, *, absent: Chore) -> Chore:
-    if not seen.live:
+def _one(
+    seen: Processes, name: str, title: str, limit: float, *, absent: Chore, also: Sequence[Process] = ()
+) -> Chore:
+    doers = [*seen.live, *also]
+    if not doers:
         return Chore(title, "unknown", "No live worker does it.", "Start one: manage.py runworkers.")
-    if all(each.chores is None for each in seen.live):
+    if all(each.chores is None for each in doers):
         return Chore(title, "unknown", "The live workers are of a version that does not say.")
-    done = [(each.chores[name], each.name) for each in seen.live if each.chores and name in each.chores]
+    done = [(each.chores[name], each.name) for each in doers if each.chores and name in each.chores]
     if not done:
         return absent
     at, who = max(done)
     age = max(seen.clock - at, dt.timedelta())
-    by = f"by {who}" + (f"; {len(done)} workers do it" if len(done) > 1 else "")
+    by = f"by {who}" + (f"; {len(done)} processes do it" if len(done) > 1 else "")
     if age.total_seconds() > limit:
         cure = "See the log of that worker: it does its chores between two claims."
         return Chore(title, "fail", f"Last done {span(age)} ago {by}.", cure)
@@ -147,7 +156,9 @@ def _figures(seen: Processes) -> Chore:
     """Figures are written when there is something to count, so their age alone says nothing."""
     title, newest = "Statistics", seen.newest_minute
     ends = [each.last_done_at for each in seen.live if each.last_done_at]
-    told = f"The newest figures are of {newest:%H:%M} UTC, {span(seen.clock - newest)} ago" if newest else ""
+    told = ""
+    if newest:  # the session may be in another zone
+        told = f"The newest figures are of {newest.astimezone(dt.UTC):%H:%M} UTC, {span(seen.clock - newest)} ago"
     if not ends:
         return Chore(
             title, "ok", f"{told}; no live worker has ended a job since." if told else "Nothing ended yet."

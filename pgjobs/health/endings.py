@@ -11,8 +11,6 @@ from typing import Any
 from pgjobs.health.reading import Reader
 from pgjobs.redaction import PAYLOAD_READ, TEXT_READ
 
-LATELY_LIMIT = 500
-"""Dead and failed jobs of the last hour are counted so far."""
 LEAST_DEAD, TIMES_USUAL = 10, 10
 """So many jobs of a type in the last hour, and so many times the usual number, are worth a problem."""
 
@@ -68,20 +66,6 @@ SELECT job_type, min(queue), lately, usual FROM (
 ) AS each WHERE usual > 0 AND lately >= {LEAST_DEAD} AND lately > {TIMES_USUAL} * usual
 GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
 
-# The index of fingerprints has exactly the rows in question; the last hour is counted along the index by time.
-_DEAD = """
-SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t
-                              WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
-                              ORDER BY t.fingerprint LIMIT %(most)s) AS counted),
-       (SELECT count(*) FROM (
-            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'dead' AND t.discarded_at IS NULL
-               AND t.completed_at > statement_timestamp() - interval '1 hour'
-             ORDER BY t.completed_at DESC LIMIT %(lately)s)
-            UNION ALL
-            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
-               AND t.completed_at > statement_timestamp() - interval '1 hour'
-             ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent)"""
-
 _UNKNOWN_TYPES = """
 SELECT named.queue, head.kind, head.name, count(*), min(head.available_at)
 FROM unnest(%(queues)s::text[]) AS named(queue) CROSS JOIN LATERAL (
@@ -115,8 +99,9 @@ CROSS JOIN (SELECT count(*) AS found, min(updated_at) AS since, (array_agg(id OR
         WHERE t.status = 'paused' ORDER BY t.created_at LIMIT 1000) AS held) AS paused
 LEFT JOIN pgjobs_execution AS first ON first.id = paused.id"""  # noqa: S608 - constants
 
-_HORIZON = """
-SELECT 'transaction', pid::text, xact_start, application_name FROM (
+# Of bulk operations, a slow pace is no standstill: three of its steps may pass.
+_BURDENS_AND_BULKS = """
+SELECT 'transaction', pid::text, xact_start, application_name, NULL::int, NULL::int FROM (
     SELECT pid, xact_start, application_name FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
       AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
@@ -124,20 +109,17 @@ SELECT 'transaction', pid::text, xact_start, application_name FROM (
     ORDER BY xact_start LIMIT 1) AS oldest
 UNION ALL
 SELECT 'rows', relname::text, GREATEST(last_vacuum, last_autovacuum),
-       to_char(100.0 * n_dead_tup / (n_live_tup + n_dead_tup), 'FM990')
+       to_char(100.0 * n_dead_tup / (n_live_tup + n_dead_tup), 'FM990'), NULL, NULL
 FROM pg_stat_all_tables
 WHERE relid IN (to_regclass('pgjobs_job'), to_regclass('pgjobs_execution'), to_regclass('pgjobs_wait'))
   AND n_dead_tup > 10000 AND n_dead_tup > 0.2 * (n_live_tup + n_dead_tup)
-  AND COALESCE(GREATEST(last_vacuum, last_autovacuum), '-infinity') < statement_timestamp() - interval '1 hour'"""
-
-
-# A slow pace is no standstill: three of its steps may pass.
-_STUCK_BULKS = """
-SELECT id, verb, at, done, total FROM (
+  AND COALESCE(GREATEST(last_vacuum, last_autovacuum), '-infinity') < statement_timestamp() - interval '1 hour'
+UNION ALL
+SELECT 'bulk', id::text, at, verb, done, total FROM (
     SELECT id, verb, COALESCE(progress_at, started_at, created_at) AS at, done, total, pace
     FROM pgjobs_bulkoperation WHERE state = 'running' ORDER BY id LIMIT 20) AS running
-WHERE at < statement_timestamp() - make_interval(secs => GREATEST(%(seconds)s, 3 / pace))
-ORDER BY at"""
+WHERE at < statement_timestamp() - make_interval(secs => GREATEST(%(bulk_seconds)s, 3 / pace))
+ORDER BY 1, 3"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +220,6 @@ def read_dead_rates(reader: Reader, *, known: Sequence[str] = ()) -> list[tuple[
     return [each for each in left if each[2] >= LEAST_DEAD and each[2] > TIMES_USUAL * each[3]]
 
 
-def read_dead(reader: Reader, *, most: int) -> tuple[int, int]:
-    """Dead and failed jobs that nobody has discarded: in all up to ``most``, and of the last hour up to a limit."""
-    ((total, lately),) = reader.ask(_DEAD, most=most, lately=LATELY_LIMIT + 1)
-    return total, min(lately, LATELY_LIMIT + 1)
-
-
 def read_waiting_types(reader: Reader, queues: list[str]) -> list[WaitingType]:
     """What stands at the head of these queues."""
     if not queues:
@@ -260,14 +236,21 @@ def read_workflows(reader: Reader, *, grace: float, most: int) -> WorkflowTroubl
     return WorkflowTrouble(*_with_json(row))
 
 
-def read_stuck_bulks(reader: Reader, *, seconds: float) -> list[StuckBulk]:
-    """Running operations that have not moved for ``seconds``."""
-    return [StuckBulk(*row) for row in reader.ask(_STUCK_BULKS, seconds=seconds)]
+def read_burdens_and_bulks(
+    reader: Reader, *, seconds: float, bulk_seconds: float
+) -> tuple[list[Burden], list[StuckBulk]]:
+    """What the database carries, and bulk operations that run and have not moved for ``bulk_seconds``.
 
-
-def read_burdens(reader: Reader, *, seconds: float) -> list[Burden]:
-    """Transactions older than ``seconds``, as far as the role may see them, and tables that vacuum does not clean."""
-    return [Burden(*row) for row in reader.ask(_HORIZON, seconds=seconds)]
+    The first are transactions older than ``seconds``, as far as the role may see them, and tables that vacuum does not
+    clean.
+    """
+    found = reader.ask(_BURDENS_AND_BULKS, seconds=seconds, bulk_seconds=bulk_seconds)
+    bulks = [
+        StuckBulk(int(pk), verb, at, done, total)
+        for kind, pk, at, verb, done, total in found
+        if kind == "bulk"
+    ]
+    return [Burden(*row[:4]) for row in found if row[0] != "bulk"], bulks
 
 
 def _with_json(row: tuple[Any, ...]) -> list[Any]:

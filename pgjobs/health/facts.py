@@ -23,6 +23,9 @@ READY_LIMIT = 1_000
 OLD_TRANSACTION_SECONDS = 600
 """A transaction that has been open for longer is worth a problem."""
 
+STUCK_BULK_SECONDS = 120
+"""A bulk operation that has not moved for so long is stuck."""
+
 FAR = {"most": COUNT_LIMIT + 1, "most_later": COUNT_LIMIT + 1}
 """How far the table of queues counts what is due, and what is due later."""
 
@@ -62,7 +65,7 @@ class Facts:
     @property
     def held(self) -> list[work.Held]:
         """What runs."""
-        return self._once("held", lambda: work.read_running(self.reader, grace=self.reap_grace))
+        return self._held_and_dead[0]
 
     @property
     def newest_minute(self) -> dt.datetime | None:
@@ -73,6 +76,13 @@ class Facts:
     def rates(self) -> dict[str, work.Rate]:
         """What ended in the last minutes, by queue."""
         return self._rates[1]
+
+    @property
+    def arrivals(self) -> dict[str, float]:
+        """Jobs enqueued per minute, by queue."""
+        if self.far:
+            return self._rates_and_arrivals[1]
+        return self._once("arrivals", lambda: work.read_arrivals(self.reader))
 
     @property
     def new_causes(self) -> list[endings.NewCause]:
@@ -99,7 +109,7 @@ class Facts:
     @property
     def dead(self) -> tuple[int, int]:
         """Dead and failed jobs, in all and of the last hour."""
-        return self._once("dead", lambda: endings.read_dead(self.reader, most=self.settings.dead_alert + 1))
+        return self._held_and_dead[1]
 
     @property
     def waiting_types(self) -> list[endings.WaitingType]:
@@ -118,14 +128,12 @@ class Facts:
     @property
     def stuck_bulks(self) -> list[endings.StuckBulk]:
         """Bulk operations that do not move."""
-        return self._once("stuck_bulks", lambda: endings.read_stuck_bulks(self.reader, seconds=120))
+        return self._burdens_and_bulks[1]
 
     @property
     def burdens(self) -> list[endings.Burden]:
         """What the database carries."""
-        return self._once(
-            "burdens", lambda: endings.read_burdens(self.reader, seconds=OLD_TRANSACTION_SECONDS)
-        )
+        return self._burdens_and_bulks[0]
 
     @property
     def pauses(self) -> list[QueuePause]:
@@ -164,7 +172,28 @@ class Facts:
 
     @property
     def _rates(self) -> tuple[dt.datetime | None, dict[str, work.Rate]]:
+        if self.far:
+            return self._rates_and_arrivals[0]
         return self._once("rates", lambda: work.read_rates(self.reader))
+
+    @property
+    def _rates_and_arrivals(
+        self,
+    ) -> tuple[tuple[dt.datetime | None, dict[str, work.Rate]], dict[str, float]]:
+        return self._once("rates_and_arrivals", lambda: work.read_rates_and_arrivals(self.reader))
+
+    @property
+    def _held_and_dead(self) -> tuple[list[work.Held], tuple[int, int]]:
+        most = self.settings.dead_alert + 1
+        return self._once(
+            "held_and_dead",
+            lambda: work.read_held_and_dead(self.reader, grace=self.reap_grace, most_dead=most),
+        )
+
+    @property
+    def _burdens_and_bulks(self) -> tuple[list[endings.Burden], list[endings.StuckBulk]]:
+        limits = {"seconds": OLD_TRANSACTION_SECONDS, "bulk_seconds": STUCK_BULK_SECONDS}
+        return self._once("burdens", lambda: endings.read_burdens_and_bulks(self.reader, **limits))
 
     def _once(self, name: str, read: Callable[[], Fact]) -> Fact:
         if name not in self._known:

@@ -193,7 +193,13 @@ def _job_died(each: Happening) -> str:
 
 def _paused(each: Happening) -> str:
     until = each.details.get("until")
-    ends = f" until {dt.datetime.fromisoformat(until):%Y-%m-%d %H:%M:%S %Z}" if until else ""
+    try:
+        ends = f" until {dt.datetime.fromisoformat(until):%Y-%m-%d %H:%M:%S %Z}" if until else ""
+    except (
+        TypeError,
+        ValueError,
+    ):  # "infinity", of an action that others have written: no reason to show no page
+        ends = f" until {until}"
     return f"{each.actor} paused {_target(each)}{ends}{_reason(each)}"
 
 

@@ -73,7 +73,7 @@ def queue_rows(facts: Facts, problems: Iterable[Problem]) -> list[QueueRow]:
     raises.
     """
     waiting = facts.waiting if facts.far else work.read_waiting(facts.reader, **FAR)[0]
-    arrivals = work.read_arrivals(facts.reader)
+    arrivals = facts.arrivals
     named = {queue for worker in facts.workers if worker.is_serving for queue in worker.queues}
     names = {*waiting, *facts.rates, *named, *(held.queue for held in facts.held)}
     names |= {pause.name for pause in facts.pauses if pause.kind == QUEUE}

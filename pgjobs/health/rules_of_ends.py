@@ -6,10 +6,10 @@ import datetime as dt
 import shlex
 from collections.abc import Iterator
 
-from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.verdict import Problem
+from pgjobs.health.work import LATELY_LIMIT
 from pgjobs.queue.standing import Standing
 from pgjobs.redaction import redacted_start, redacted_text
 

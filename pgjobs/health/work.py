@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 from pgjobs.health.reading import Reader
 from pgjobs.queue.rollups import LIFETIME
@@ -15,6 +16,8 @@ LANES = 1_000
 """Lanes of each kind that are looked at. Where there are more, what is said of queues is not the whole."""
 _QUEUES = 4 * LANES  # no fewer than the lanes can have, those of suspects and of recent ends among them
 _RUNNING = 10_000
+LATELY_LIMIT = 500
+"""Dead and failed jobs of the last hour are counted so far."""
 _NEWEST = 1_000
 
 _TABLES = (("job", "pgjobs_job", "pending"), ("execution", "pgjobs_execution", "enqueued"))
@@ -72,7 +75,23 @@ FROM (SELECT t.queue, t.id, t.lease_expires_at,
              t.lease_expires_at < clock_timestamp() - make_interval(secs => %(grace)s) AS lapsed
       FROM {table} AS t WHERE t.status = 'running' ORDER BY t.lease_owner, t.id LIMIT %(most)s) AS held
 GROUP BY queue"""
-_RUNNING_SQL = _of_both(_HELD, " UNION ALL ")
+
+# The index of fingerprints has exactly the rows in question; the last hour is counted along the index by time.
+_DEAD = """
+SELECT 'dead', '',
+       (SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t
+                              WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
+                              ORDER BY t.fingerprint LIMIT %(most_dead)s) AS counted),
+       (SELECT count(*) FROM (
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'dead' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)
+            UNION ALL
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - interval '1 hour'
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent),
+       NULL, NULL"""
+_HELD_AND_DEAD = _of_both(_HELD, " UNION ALL ") + " UNION ALL " + _DEAD
 
 # One row more than queues: the newest minute of all, also where none is recent.
 _RATES = f"""
@@ -96,6 +115,11 @@ FROM (SELECT queue, recent, min(created_at) FILTER (WHERE recent) OVER () AS beg
                    t.created_at > statement_timestamp() - make_interval(mins => %(minutes)s) AS recent
             FROM pgjobs_job AS t ORDER BY t.id DESC LIMIT %(newest)s) AS newest) AS sample
 GROUP BY queue"""
+_RATES_AND_ARRIVALS = f"""
+SELECT 'rate', rate.*, NULL::boolean FROM ({_RATES}) AS rate
+UNION ALL
+SELECT 'arrival', NULL, queue, arrived, NULL, NULL, NULL, span, all_recent
+FROM ({_ARRIVALS}) AS arrival(queue, arrived, span, all_recent)"""  # noqa: S608 - the two above
 
 
 @dataclass(slots=True)
@@ -172,14 +196,37 @@ def read_waiting(reader: Reader, *, most: int, most_later: int) -> tuple[dict[st
     return found, bool(parts and parts[0][-1])
 
 
-def read_running(reader: Reader, *, grace: float) -> list[Held]:
-    """What runs, by kind and queue; ``grace`` seconds after its end a lease counts as lapsed."""
-    return [Held(*row) for row in reader.ask(_RUNNING_SQL, grace=grace, most=_RUNNING)]
+def read_held_and_dead(reader: Reader, *, grace: float, most_dead: int) -> tuple[list[Held], tuple[int, int]]:
+    """What runs, by kind and queue, and how many jobs are dead or failed and not discarded.
+
+    ``grace`` seconds after its end a lease counts as lapsed. The dead are counted up to ``most_dead``, and those of the
+    last hour up to one more than :data:`LATELY_LIMIT`.
+    """
+    limits = {"most": _RUNNING, "most_dead": most_dead, "lately": LATELY_LIMIT + 1}
+    *held, (_, _, total, lately, _, _) = reader.ask(_HELD_AND_DEAD, grace=grace, **limits)
+    return [Held(*row) for row in held], (total, min(lately, LATELY_LIMIT + 1))
 
 
 def read_rates(reader: Reader) -> tuple[dt.datetime | None, dict[str, Rate]]:
     """The newest minute that anything was counted in, and the last minutes by queue."""
-    found = reader.ask(_RATES, minutes=RATE_MINUTES, queues=_QUEUES)
+    return _rates(reader.ask(_RATES, minutes=RATE_MINUTES, queues=_QUEUES))
+
+
+def read_arrivals(reader: Reader) -> dict[str, float]:
+    """Jobs enqueued per minute, by queue, judged by the newest thousand."""
+    return _arrivals(reader.ask(_ARRIVALS, minutes=RATE_MINUTES, newest=_NEWEST))
+
+
+def read_rates_and_arrivals(
+    reader: Reader,
+) -> tuple[tuple[dt.datetime | None, dict[str, Rate]], dict[str, float]]:
+    """:func:`read_rates` and :func:`read_arrivals` by one statement."""
+    found = reader.ask(_RATES_AND_ARRIVALS, minutes=RATE_MINUTES, queues=_QUEUES, newest=_NEWEST)
+    rates = [row[1:8] for row in found if row[0] == "rate"]
+    return _rates(rates), _arrivals([(row[2], row[3], *row[7:]) for row in found if row[0] == "arrival"])
+
+
+def _rates(found: list[tuple[Any, ...]]) -> tuple[dt.datetime | None, dict[str, Rate]]:
     rates = {
         queue: Rate(done, failed, dead, retried, RATE_MINUTES + seconds / 60)
         for _, queue, done, failed, dead, retried, seconds in found
@@ -188,10 +235,9 @@ def read_rates(reader: Reader) -> tuple[dt.datetime | None, dict[str, Rate]]:
     return found[0][0], rates
 
 
-def read_arrivals(reader: Reader) -> dict[str, float]:
-    """Jobs enqueued per minute, by queue, judged by the newest thousand."""
+def _arrivals(found: list[tuple[Any, ...]]) -> dict[str, float]:
     rates = {}
-    for queue, count, span, all_recent in reader.ask(_ARRIVALS, minutes=RATE_MINUTES, newest=_NEWEST):
+    for queue, count, span, all_recent in found:
         # When all of the sample is recent, it does not reach back over the whole time.
         minutes = max(span or 0.0, 1.0) / 60 if all_recent else RATE_MINUTES
         rates[queue] = count / minutes

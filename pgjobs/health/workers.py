@@ -89,7 +89,7 @@ class WorkerRow:
 
     def serves(self, queue: str) -> bool:
         """Whether it claims from that queue."""
-        return not self.queues or queue in self.queues
+        return bool(self.slots) and (not self.queues or queue in self.queues)  # a runreaper has no slots
 
 
 def read_workers(reader: Reader) -> tuple[dt.datetime, list[WorkerRow]]:

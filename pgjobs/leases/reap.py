@@ -88,9 +88,12 @@ def reap_lapsed(
 
 
 def lapse_sql(model: type[LeasedRow]) -> str:
-    """An SQL expression: seconds until :func:`reap_lapsed` may find something, below 0 when it would, or null."""
+    """An SQL expression: seconds until :func:`reap_lapsed` may find something, below 0 when it would, or null.
+
+    A difference of seconds, not of times: somebody may have ended a lease by hand at ``-infinity``.
+    """
     return (
-        f"(SELECT extract(epoch FROM min(lease_expires_at) - clock_timestamp())::float8 "  # noqa: S608
+        "(SELECT date_part('epoch', min(lease_expires_at)) - date_part('epoch', clock_timestamp()) "  # noqa: S608
         f"FROM {_table(model)} WHERE status = '{RUNNING}')"
     )
 

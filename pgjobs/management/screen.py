@@ -71,7 +71,7 @@ def columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> lis
 
 def watch(frame: Callable[[], list[str]], seconds: float, stream: Any) -> NoReturn:
     """Show ``frame`` every ``seconds`` until a signal ends it. On a terminal in place, else one after the other."""
-    with _ended_by_signals():
+    with ended_by_signals():
         if not is_terminal(stream):
             while True:
                 stream.write("\n".join([*frame(), "--", ""]), ending="")
@@ -90,7 +90,9 @@ def watch(frame: Callable[[], list[str]], seconds: float, stream: Any) -> NoRetu
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
+    """A signal ends the block: SIGINT as what it is meant to be, others with their own exit code."""
+
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(0 if number == signal.SIGINT else 128 + number)
 

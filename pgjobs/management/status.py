@@ -10,12 +10,12 @@ from typing import Any
 from django.db import Error, connections
 
 from pgjobs.conf import get_settings
-from pgjobs.health.endings import LATELY_LIMIT
 from pgjobs.health.overview import Overview, Totals
 from pgjobs.health.phrases import counted, span
 from pgjobs.health.queues import QueueRow
 from pgjobs.health.series import throughput
 from pgjobs.health.verdict import Severity
+from pgjobs.health.work import LATELY_LIMIT
 from pgjobs.health.workers import WorkerRow
 from pgjobs.management.screen import clean, columns
 from pgjobs.queue.stats import COUNT_LIMIT

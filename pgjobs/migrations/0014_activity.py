@@ -1,7 +1,8 @@
 """What happened, as rows; hours of figures, so that days are read from few; the page of tasks.
 
 New tables and a proxy, and triggers on workers, operator actions, executions and waits: these four are locked against
-writes for as long as it takes to add the triggers. Workers of the version before go on, and what they do is noted too.
+writes for the moment that it takes to add the triggers, all at once; while somebody else's transaction has written to
+one of them, none is kept locked. Workers of the version before go on, and what they do is noted too.
 """
 
 import django.db.models.functions.datetime
@@ -20,6 +21,28 @@ WITH RECURSIVE known(fingerprint) AS (
         AND job.discarded_at IS NULL AND job.fingerprint > known.fingerprint
         ORDER BY job.fingerprint LIMIT 1) AS further)
 SELECT fingerprint FROM known LIMIT 10000;
+"""
+# A lock that waits for a long transaction holds up all who come after it, and those that were had before it, of workers,
+# stop every heartbeat. So none is waited for long, and what was had is given up (with the block) before the next try.
+_ALONE = r"""
+DO $$
+DECLARE
+    patience text := current_setting('lock_timeout');
+BEGIN
+    FOR place IN 1..120 LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', '500ms', true);
+            LOCK TABLE pgjobs_worker, pgjobs_operatoraction, pgjobs_execution, pgjobs_wait IN SHARE ROW EXCLUSIVE MODE;
+            PERFORM set_config('lock_timeout', patience, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.5);
+        END;
+    END LOOP;
+    RAISE lock_not_available USING
+        MESSAGE = 'pgjobs: for two minutes some transaction had written to workers, operator actions, executions or waits',
+        HINT = 'Nothing was changed. End the long transactions (pg_stat_activity), then migrate again.';
+END $$;
 """
 _NOTED = r"""
 -- Whoever moves the rows, in whatever language and version, notes it in the same commit.
@@ -191,5 +214,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(_KNOWN, migrations.RunSQL.noop),
+        migrations.RunSQL(_ALONE, migrations.RunSQL.noop),
         migrations.RunSQL(_NOTED, _NOT_NOTED),
     ]

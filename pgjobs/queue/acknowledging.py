@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
-from pgjobs.connections import rows
+from pgjobs.connections import brief_locks, busy, rows
 from pgjobs.exceptions import InvalidOption
 from pgjobs.queue import audit
+from pgjobs.queue.activity import CAUSE_DAYS
 from pgjobs.queue.standing import ACKNOWLEDGED, MUTED, OPEN, Standing, instant, mark, standing
 
 logger = logging.getLogger("pgjobs.control")
@@ -25,6 +26,7 @@ logger = logging.getLogger("pgjobs.control")
 AT_ONCE = 100
 """Causes that one verb takes."""
 _VERSIONS = 500
+_FORGET_BATCH = 1_000
 _LONGEST_LINK = 500
 
 # Verbs come one after the other, so that what each compares with is what it writes to. Readers do not wait.
@@ -53,6 +55,19 @@ RETURNING fingerprint, until, until <= statement_timestamp()"""
 _REMOVE = """
 DELETE FROM pgjobs_acknowledgement
 WHERE fingerprint = ANY(%(fingerprints)s::text[]) OR until <= statement_timestamp()"""
+
+# What somebody holds is being given anew or taken back.
+_FORGET = """
+DELETE FROM pgjobs_acknowledgement WHERE fingerprint = ANY(ARRAY(
+    SELECT known.fingerprint FROM pgjobs_acknowledgement AS known
+    WHERE known.until <= statement_timestamp()
+       OR known.until IS NULL AND known.since < statement_timestamp() - make_interval(days => %(days)s)
+          AND NOT EXISTS (SELECT FROM pgjobs_cause AS cause WHERE cause.fingerprint = known.fingerprint
+                          AND cause.seen_at > statement_timestamp() - make_interval(days => %(days)s))
+          AND NOT EXISTS (SELECT FROM pgjobs_job AS t WHERE t.status IN ('dead', 'failed')
+                          AND t.discarded_at IS NULL AND t.fingerprint = known.fingerprint)
+    ORDER BY known.fingerprint LIMIT %(most)s FOR UPDATE OF known SKIP LOCKED))
+RETURNING 1"""
 
 Expected = Mapping[str, str]
 """By fingerprint, the :func:`mark` that the person saw; empty for an open cause. Where it differs, nothing is done."""
@@ -124,6 +139,22 @@ def unacknowledge(
         rows(using, _REMOVE, {"fingerprints": [each.fingerprint for each in outcomes if each.done]})
         _record("unacknowledge", outcomes, actor, reason, {})
     return outcomes
+
+
+def forget(*, using: str) -> int:
+    """Remove mutes that are over, and acknowledgements of causes that are no more; how many.
+
+    Those were given more than :data:`~pgjobs.queue.activity.CAUSE_DAYS` ago, nobody has met the error for as long, and
+    no dead or failed job has it. A verb that is under way is not waited for: the next time does it.
+    """
+    try:
+        with transaction.atomic(using=using):
+            brief_locks(using)
+            return len(rows(using, _FORGET, {"days": CAUSE_DAYS, "most": _FORGET_BATCH}))
+    except DatabaseError as error:
+        if not busy(error):
+            raise
+        return 0
 
 
 def _opened(name: str, known: Standing | None, expected: Expected | None) -> ErrorOutcome:
@@ -242,16 +273,21 @@ def _checked(fingerprints: Iterable[str]) -> list[str]:
 
 
 def _check_link(link: str) -> None:
-    if not link:
-        return
-    cure = f"give an address with http or https, without a password, of at most {_LONGEST_LINK} characters."
+    if link and not followable(link):
+        cure = (
+            f"give an address with http or https, without a password, of at most {_LONGEST_LINK} characters."
+        )
+        raise InvalidOption("link", link, cure)
+
+
+def followable(link: str) -> bool:
+    """Whether a page may make a link of it. Rows that other programs write may hold anything, javascript: too."""
     try:
         parts = urlsplit(link)
     except ValueError:
-        raise InvalidOption("link", link, cure) from None
-    fine = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
-    if not fine or len(link) > _LONGEST_LINK or not link.isprintable():
-        raise InvalidOption("link", link, cure)
+        return False
+    fine = parts.scheme in ("http", "https") and bool(parts.netloc) and "@" not in parts.netloc
+    return fine and len(link) <= _LONGEST_LINK and link.isprintable()
 
 
 def _end(until: dt.datetime | dt.timedelta) -> tuple[dt.datetime | None, float | None]:

@@ -101,12 +101,14 @@ forgotten AS (
     DELETE FROM pgjobs_cause WHERE fingerprint = ANY(ARRAY(
         SELECT fingerprint FROM pgjobs_cause
         WHERE seen_at < statement_timestamp() - make_interval(days => %(cause_days)s)
-        ORDER BY fingerprint LIMIT %(batch)s FOR UPDATE SKIP LOCKED)))
-SELECT count(*) FROM gone"""
+        ORDER BY fingerprint LIMIT %(batch)s FOR UPDATE SKIP LOCKED))
+    RETURNING 1)
+SELECT GREATEST((SELECT count(*) FROM gone), (SELECT count(*) FROM forgotten))"""
 
 
 def prune(*, using: str) -> int:
-    """Delete up to :data:`PRUNE_BATCH` rows beyond ACTIVITY_DAYS or ACTIVITY_ROWS, the oldest first; how many went."""
+    """Delete up to :data:`PRUNE_BATCH` rows beyond ACTIVITY_DAYS or ACTIVITY_ROWS, the oldest first, and as many causes
+    that nobody has met for :data:`CAUSE_DAYS`. The larger number of both: that many mean that more may be left."""
     settings = get_settings()
     params = {
         "batch": PRUNE_BATCH,

@@ -60,7 +60,6 @@ class BulkCarrier:
         self._next = {pk: self._next.get(pk, 0.0) for pk in running(using=self._using)}
         self._looked_at = clock.now()
         self._carrying = bool(self._next)
-        self._looked_at = clock.now()
         waiting = [pk for pk, at in self._next.items() if at <= now]
         for pk in sorted(waiting, key=self._next.__getitem__)[:_AT_A_TIME]:
             # A slow pace is no reason to overlook that it was changed, or what is started meanwhile.

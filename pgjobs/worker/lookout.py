@@ -27,7 +27,7 @@ class View:
     lapse_seconds: float
     """Until the next lease of whatever kind ends, if nobody renews it; below 0: the reaper would take a row back."""
     suspects: bool
-    """A row whose worker died, due by the time that a process of its own has started."""
+    """A row whose worker died, due by the time that a process for it has started."""
     wait_seconds: float
     """Until the next wait of a workflow is due, 0 or below when one is; infinity when there is none."""
     bulk: bool

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pgjobs.backoff import Backoff
 from pgjobs.leases.reap import Reaped, reap_lapsed
-from pgjobs.queue import activity
+from pgjobs.queue import acknowledging, activity
 from pgjobs.worker import clock, registration
 from pgjobs.worker.kinds import KINDS
 
@@ -61,7 +61,7 @@ class Reaper:
             self.run()
 
     def run(self) -> Reaped:
-        """Take back every lapsed lease, in batches, and forget workers and happenings that are long gone."""
+        """Take back every lapsed lease, in batches, and forget what is long gone: workers, happenings, causes."""
         self._ran_at = clock.now()
         self._due = self._ran_at + self._pace.delay(1)
         total = Reaped()
@@ -78,4 +78,5 @@ class Reaper:
             registration.forget_old(using=self._using)
             while activity.prune(using=self._using) == activity.PRUNE_BATCH:
                 pass
+            acknowledging.forget(using=self._using)
         return total

@@ -42,6 +42,14 @@ _CLOSE = """
 UPDATE pgjobs_worker SET stopped_at = clock_timestamp() WHERE id IN (
     SELECT id FROM pgjobs_worker WHERE name = %(name)s AND stopped_at IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
 
+# It claims nothing, so to whoever looks for workers it is one that has stopped, with no slots; its chore is told of.
+_REAPED = """
+INSERT INTO pgjobs_worker (name, host, pid, version, queues, slots, heartbeat_seconds, heartbeat_at, stopped_at, chores)
+VALUES (%(name)s, %(host)s, %(pid)s, %(version)s, '[]', 0, %(interval)s, clock_timestamp(), clock_timestamp(),
+        jsonb_build_object('reaper', clock_timestamp()))
+ON CONFLICT (name) DO UPDATE
+SET heartbeat_at = EXCLUDED.heartbeat_at, stopped_at = EXCLUDED.stopped_at, chores = EXCLUDED.chores"""
+
 # A worker that has been silent for the whole history is gone, whether or not it said so.
 _FORGET = """
 DELETE FROM pgjobs_worker WHERE id IN (
@@ -70,6 +78,18 @@ def register(options: WorkerOptions, handlers: Iterable[str], *, using: str) -> 
         "runtime": json.dumps(_runtime()),
     }
     rows(using, _REGISTER, params)
+
+
+def reaped(name: str, interval: float, *, using: str) -> None:
+    """``runreaper`` has made a pass, and makes one every ``interval`` seconds. Its first call makes the row."""
+    params = {
+        "name": name,
+        "host": socket.gethostname()[:200],
+        "pid": os.getpid(),
+        "version": __version__,
+        "interval": interval,
+    }
+    rows(using, _REAPED, params)
 
 
 def code_version() -> str:

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pgjobs.admin import guards, limits, readonly
 from pgjobs.models import BulkOperation, Job, OperatorAction, Worker
 from pgjobs.queue import audit, stats
 from tests.faces.conftest import ClientOf
-from tests.faces.pages import address, person, text_of
+from tests.faces.pages import address, person, said, text_of
 from tests.faces.rows import make_job, make_worker
 from tests.health.situations import bulk
+from tests.leases.sessions import sessions, transaction_open
 from tests.support.own_database import connection
 from tests.workflows.rows import approval, execution, step
 
@@ -64,7 +66,10 @@ def made(client: Client) -> list[str]:
     bulk(10)
     audit.record("retry", target_kind="job", target_ids=[dead.pk], actor="ann", done=1)
     lists = ("overview", "errorgroup", "runningjob", "job", "deadjob", "queue", "worker", "execution", "wait")
-    pages = [address(f"{name}_changelist") for name in (*lists, "bulkoperation", "operatoraction")]
+    others = ("bulkoperation", "operatoraction", "tasktype", "activity", "system")
+    pages = [address(f"{name}_changelist") for name in (*lists, *others)]
+    pages += [f"{address('tasktype_changelist')}?range=7d", address("tasktype_change", "jobsapp.ok")]
+    pages += [f"{address('activity_changelist')}?kind=operator&job_type=jobsapp.ok"]
     jobs, queued, inbox = (
         address("job_changelist"),
         address("queue_change", "default"),
@@ -147,3 +152,52 @@ def test_queues_beyond_those_that_are_offered_are_reached_by_name_and_counted() 
     assert ann.post(options, {"queue": "q-205"}).status_code == 302
     dead.refresh_from_db()
     assert (dead.status, dead.queue) == ("pending", "q-205")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_verbs_end_in_time_and_say_that_nothing_was_done(
+    client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (limits, readonly, guards):
+        monkeypatch.setattr(module, "PANEL_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "ACT_SECONDS", 0.2)
+    client, dead, paused = client_of("superuser"), make_job("dead"), execution("paused", pause_reason="why")
+    forms = [address("job_options", dead.pk), address("job_discard", dead.pk)]
+    forms += [address(f"execution_{name}", paused.pk) for name in ("fork", "signal", "cancel")]
+    both = "pgjobs_job, pgjobs_execution"
+    reason = {"reason": "INC-221", "name": "paid", "from_ordinal": "0"}
+
+    with sessions("other") as [other]:
+        held = transaction_open(other, lambda: statement(f"LOCK TABLE {both} IN ACCESS EXCLUSIVE MODE"))
+        for form in forms:
+            answer = client.get(form)
+            assert answer.status_code == 200, form
+            assert "Not available: took longer than 0.1 s" in answer.content.decode(), form
+        unread = client.post(address("job_retry", dead.pk), {})
+        held.finish()
+        held = transaction_open(other, lambda: statement(f"LOCK TABLE {both} IN EXCLUSIVE MODE"))
+        answers = [client.post(form, reason) for form in forms]
+        ticked = {"action": "retry_selected", "_selected_action": [dead.pk], "index": "0"}
+        answers.append(client.post(address("job_changelist"), ticked))
+        answers.append(
+            client.post(f"{address('job_bulk')}?status=dead&verb=retry&job_type=jobsapp.ok", reason)
+        )
+        held.finish()
+
+    assert unread.status_code == 302 and "Nothing was done: took longer than 0.1 s." in said(unread)
+    for answer in answers[:-1]:
+        told = said(answer) if answer.status_code == 302 else answer.content.decode()
+        assert "Nothing was done: took longer than 0.2 s." in told, answer.wsgi_request.path
+    assert answers[-1].status_code == 302 and BulkOperation.objects.get().state == "running"
+    dead.refresh_from_db()
+    paused.refresh_from_db()
+    assert (dead.status, dead.discarded_at, paused.status) == ("dead", None, "paused")
+    assert not OperatorAction.objects.exclude(target_kind="bulk").exists()
+    assert client.post(forms[0], reason).status_code == 302
+    dead.refresh_from_db()
+    assert dead.status == "pending"
+
+
+def statement(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)

@@ -104,6 +104,12 @@ def test_the_list_says_who_knows_what_and_no_secret(three: None) -> None:
         assert code == 0 and "battery" not in said and "password=x" not in said, arguments
 
 
+def test_what_somebody_wrote_into_the_table_is_no_link(three: None) -> None:
+    Acknowledgement.objects.update(link="javascript:alert(1)")
+    text = text_of(person("ann"), f"{address(LIST)}?state=all")
+    assert "javascript:alert(1)" in text and 'href="javascript' not in text
+
+
 def test_one_verb_on_those_that_are_ticked(three: None) -> None:
     client = person("ann", "acknowledge_error")
     text = text_of(client, f"{address(LIST)}?state=all")
@@ -249,6 +255,19 @@ def test_where_there_are_no_errors_it_says_who_cleared_the_last() -> None:
     assert "Failed jobs were last cleared" in text and "ann: retry job" in text and "bank is back" in text
 
 
+def test_where_not_all_causes_are_told_apart_no_page_says_that_none_is_open(
+    three: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgjobs.health.errors.GROUPS", 1)
+    text = text_of(person("ann"), f"{address(LIST)}?queue=mail")
+
+    assert (
+        "No open errors of what you filter by among the causes of the newest dead jobs; there are more"
+        in text
+    )
+    assert "There are more than are told apart" in called("list", "--queue", "mail")[1]
+
+
 def test_the_command_does_what_the_page_does(three: None) -> None:
     failing("aabb" + "0" * 36)
     assert called("ack", "aabb", "--reason", "known", "--link", "https://t.example/1") == (
@@ -273,6 +292,8 @@ def test_the_command_does_what_the_page_does(three: None) -> None:
     [
         (["show", "zzzz"], "No dead or failed job has the fingerprint"),
         (["show", "a\x00"], "is no fingerprint"),
+        (["list", "--queue", "mial"], "Nothing is known of a queue 'mial'"),
+        (["list", "--type", "jobsapp.okk"], "did you mean 'jobsapp.ok'?"),
         (["show", "1234"], "2 fingerprints begin"),
         (["ack", "aaaa", "--reason", " "], "reason="),
         (["ack", "aaaa"], "--reason"),

@@ -1,7 +1,7 @@
 """The system page: what it finds, what it hides, and who may open it."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.contrib import admin
 from django.core.cache import cache
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from pgjobs.admin import systemchecks
@@ -16,10 +17,16 @@ from pgjobs.admin.overview import target
 from pgjobs.doctor.findings import Thresholds
 from pgjobs.doctor.parts import PARTS
 from pgjobs.health.chores import Process, Processes, chores
+from pgjobs.health.examination import examine
 from pgjobs.health.verdict import Problem
+from pgjobs.models import Worker
+from pgjobs.queue import stats
+from pgjobs.worker import registration
 from tests.faces.doctors import other_session, run
 from tests.faces.pages import address, person, text_of
 from tests.faces.rows import make_worker
+from tests.health.situations import job
+from tests.support.own_database import QUEUE
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +70,13 @@ def test_a_chore_is_judged_by_whoever_did_it_last() -> None:
     assert states(process(chores=fresh, last_done_at=ago(900)), newest=ago(930))["Statistics"] == "ok"
 
 
+def test_what_is_called_utc_is_so_whatever_the_zone_of_the_session() -> None:
+    night = datetime(2026, 11, 30, 0, 30, tzinfo=timezone.get_fixed_timezone(60))
+    [told] = [each for each in chores(Processes(night, night, [])) if each.title == "Statistics"]
+
+    assert told.what.startswith("The newest figures are of 23:30 UTC")
+
+
 def test_retention_that_is_on_wants_a_pruner(settings: Any) -> None:
     settings.PGJOBS = {**django_settings.PGJOBS, "JOB_RETENTION_SECONDS": 60}
 
@@ -101,6 +115,33 @@ def test_each_part_of_the_database_is_a_check_and_its_finding_a_sentence(setting
     assert text.index(">Indexes</th>") < text.index(">Migrations</th>") < text.index(">Writes</th>")
     copied = re.search(r'data-pgjobs-copy="(pgjobs:[^"]*)"', text)
     assert copied and "fail    Indexes: pgjobs_job has no index pgjobs_job_claim." in unescape(copied[1])
+
+
+def test_a_runreaper_is_seen_and_is_no_worker() -> None:
+    job(queue="mail", ago=600)
+    for _ in range(2):
+        registration.reaped("host.reaper.1", 2, using=QUEUE)
+    root = person("root", "view_system")
+
+    text = text_of(root, address(PAGE))
+    assert row(text, "Reaper").startswith("ok") and "host.reaper.1" in row(text, "Reaper")
+    assert row(text, "Pruner") and "runreaper, seen 0 s ago" in text_of(root, address("worker_changelist"))
+    told = {problem.code: problem for problem in examine().problems}
+    assert set(told) == {"NO_WORKER", "LATE"} and "host.reaper.1" not in told["NO_WORKER"].why
+    assert not stats.live_workers().exists() and stats.backlog()[0].live_workers == 0
+
+    Worker.objects.update(heartbeat_at=Now() - timedelta(hours=1))
+    make_worker(chores={})
+    cache.clear()
+    assert "no runreaper" in row(text_of(root, address(PAGE)), "Reaper")
+
+
+def test_the_token_is_hidden_also_where_payloads_may_show_theirs(settings: Any) -> None:
+    settings.PGJOBS = {**django_settings.PGJOBS, "HEALTH_TOKEN": "tok-4711", "REDACT": ["!token", "!*_token"]}
+
+    text = text_of(person("root", "view_system"), address(PAGE))
+
+    assert "tok-4711" not in text and "HEALTH_TOKEN=«redacted»" in text
 
 
 def test_what_a_session_runs_is_shown_to_those_alone_who_may_see_payloads(

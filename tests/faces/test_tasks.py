@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from pgjobs.models import Activity, OperatorAction, QueuePause
@@ -246,3 +246,8 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert "paused queue reports: db migration" in told[0] and "\x1b" not in told[0]
     call_command("pgjobs_events", "--kind", "paused", "--json", "--since", "1h")
     assert '"kind": "paused"' in capsys.readouterr().out
+    happened("paused", actor="eva", target_kind="queue", target_id="mail", details={"until": "infinity"})
+    call_command("pgjobs_events", "--kind", "paused")
+    assert "eva paused queue mail until infinity" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="--workflow: Nothing is known of a type 'nohow'"):
+        call_command("pgjobs_events", "--workflow", "nohow")

@@ -13,6 +13,7 @@ from pgjobs.health.examination import examine
 from pgjobs.health.overview import overview
 from pgjobs.health.series import throughput
 from pgjobs.health.why import why
+from pgjobs.metrics import collect
 from pgjobs.queue.models import Job
 from tests.leases.plans import Recorder
 from tests.support.own_database import connection
@@ -111,6 +112,7 @@ def _middle() -> int:
     [
         (examine, 12, 4_000),
         (overview, 16, 6_000),
+        (collect, 12, 4_100),
         (error_groups, 2, 2_800),
         (lambda: worst_lately(5, known=["f"]), 1, 1_700),
         (lambda: group_detail(one_cause()), 6, 1_400),
@@ -118,7 +120,7 @@ def _middle() -> int:
         (lambda: throughput(minutes=1440), 2, 2_600),
         (why_one, 8, 600),
     ],
-    ids=["examine", "overview", "errors", "lately", "group", "series", "day", "why"],
+    ids=["examine", "overview", "metrics", "errors", "lately", "group", "series", "day", "why"],
 )
 def test_a_look_is_bounded(
     large: None, monkeypatch: pytest.MonkeyPatch, look: Callable[[], Any], statements: int, buffers: int

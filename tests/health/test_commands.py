@@ -215,11 +215,13 @@ def test_lines_are_cut_to_the_terminal_and_colours_are_not(monkeypatch: pytest.M
 
 
 @contextmanager
-def watching(env: dict[str, str], terminal: bool) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """`pgjobs_status --watch` in a pseudo-terminal, or with its output in a pipe."""
+def watching(
+    env: dict[str, str], terminal: bool, *command: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """A command, `pgjobs_status --watch` unless told, in a pseudo-terminal, or with its output in a pipe."""
     reading, writing = pty.openpty() if terminal else os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "pgjobs_status", "--watch", "0.2"],
+        [sys.executable, "manage.py", *(command or ("pgjobs_status", "--watch", "0.2"))],
         cwd=ROOT,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -268,3 +270,18 @@ def test_without_a_terminal_each_frame_is_plain_text(worker_env: Callable[[], di
         assert "\x1b" not in seen
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 143
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_events_are_followed_until_a_signal(
+    worker_env: Callable[[], dict[str, str]], number: signal.Signals
+) -> None:
+    worker("w-before")
+    with watching(worker_env(), False, "pgjobs_events", "--follow") as (process, fd):
+        read_until(fd, lambda text: "worker w-before started" in text)
+        worker("w-after")
+        seen = read_until(fd, lambda text: "worker w-after started" in text)
+        process.send_signal(number)
+        assert process.wait(10) == (143 if number == signal.SIGTERM else 0)
+        assert "w-before" not in seen and os.read(fd, 65_536) == b"", "nothing more, and no traceback"

@@ -93,7 +93,7 @@ def test_a_suspect_waits_and_then_runs_alone() -> None:
     assert any("Its worker died once, so it runs alone" in check.sentence for check in found.checks)
     for n in range(2):
         job("running", ago=-20, crash_count=1, lease_owner=f"s-{n}")
-    assert "2 of 2 such processes" in reason(pk)
+    assert "runs alone in its process: 2 of the 2 processes for suspects" in reason(pk)
 
 
 def test_a_key_that_has_a_result() -> None:

@@ -72,6 +72,13 @@ def test_the_two_commands_of_the_readme_are_one_line_each() -> None:
     assert demo.count("\n") == suite.count("\n") == 1
 
 
+def test_the_table_of_commands_has_each() -> None:
+    table = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = (ROOT / "pgjobs" / "management" / "commands").glob("[a-z]*.py")
+
+    assert [each.stem for each in commands if f"`{each.stem}`" not in table] == []
+
+
 def test_the_promise_is_the_same_wherever_it_is_printed() -> None:
     def promise(page: Path) -> str:
         quoted = re.findall(r"^> (.*(?:\n> .*)*)", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -82,3 +89,16 @@ def test_the_promise_is_the_same_wherever_it_is_printed() -> None:
     if not readme.exists():
         pytest.skip("there is no README.md yet")
     assert promise(readme) == promise(DOCS / "guarantees.md")
+
+
+def test_every_command_is_in_the_table_of_the_readme_and_in_a_page() -> None:
+    files = (ROOT / "pgjobs" / "management" / "commands").glob("[a-z]*.py")
+    commands = sorted(file.stem for file in files)
+    table = re.findall(
+        r"^\| (`[a-z_`, ]+`) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    listed = {name for row in table for name in re.findall(r"`(\w+)`", row)}
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+
+    assert len(commands) > 20 and [name for name in commands if name not in listed] == []
+    assert [name for name in commands if not re.search(rf"\b{name}\b", pages)] == []

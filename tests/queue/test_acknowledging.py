@@ -10,8 +10,10 @@ from django.db.models.functions import Now
 
 from pgjobs.exceptions import InvalidOption, NotStorable
 from pgjobs.models import Acknowledgement, OperatorAction
-from pgjobs.queue.acknowledging import acknowledge, mute, unacknowledge
+from pgjobs.queue.acknowledging import acknowledge, forget, mute, unacknowledge
+from pgjobs.queue.activity import Cause
 from pgjobs.queue.standing import mark, standing
+from pgjobs.worker.reaper import Reaper
 from tests.health.seeds import job, run, worker
 from tests.leases.sessions import sessions, transaction_open
 from tests.support.own_database import QUEUE
@@ -212,3 +214,19 @@ def test_only_the_latest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert states() == {"f2": "acknowledged"}
     assert standing(["f1"], using=QUEUE)["f1"].holds
+
+
+def test_what_is_over_or_of_causes_that_are_no_more_is_forgotten() -> None:
+    for name in ("there", "gone", "met", "muted", "silent"):
+        dead(name)
+    acknowledge(["there", "gone", "met"], **WHY)
+    mute(["muted", "silent"], until=timedelta(days=60), **WHY)
+    Cause.objects.create(fingerprint="met")
+    run("DELETE FROM pgjobs_job WHERE fingerprint <> 'there'")
+    assert forget(using=QUEUE) == 0  # as long as it is fresh, the error may come again
+
+    earlier(31 * 86_400)
+    Acknowledgement.objects.filter(pk="muted").update(until=Now())
+    Reaper(5, using=QUEUE).run()
+
+    assert sorted(Acknowledgement.objects.values_list("pk", flat=True)) == ["met", "silent", "there"]

@@ -16,6 +16,7 @@ from pgjobs.migrations._concurrently import BuildIndex
 from pgjobs.queue.models import Job
 from pgjobs.queue.states import JobStatus
 from tests.leases.factories import claim_ids, pending, running
+from tests.leases.sessions import sessions, transaction_open
 
 pytestmark = pytest.mark.django_db
 
@@ -197,3 +198,31 @@ def test_an_index_is_built_beside_the_workers_and_again_where_the_build_was_cut_
     with connection.cursor() as cursor:
         cursor.execute(f"DROP INDEX {name}")
     assert build() not in (first, second)
+
+
+def test_a_migration_that_waits_for_a_long_transaction_stops_no_heartbeat() -> None:
+    """What 0014 does before it adds triggers to the tables that workers write to."""
+    alone = import_module("pgjobs.migrations.0014_activity")._ALONE
+
+    def beat() -> int:
+        fetch("SELECT set_config('lock_timeout', '10s', false)")
+        return len(fetch("UPDATE pgjobs_worker SET heartbeat_at = now() WHERE false RETURNING 1"))
+
+    def lock() -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(alone)
+        return fetch(
+            "SELECT current_setting('lock_timeout'), count(*)::int FROM pg_locks"
+            " WHERE pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock'"
+        )
+
+    with sessions("writer", "migration", "heartbeat") as (writer, migration, heartbeat):
+        long = transaction_open(
+            writer, lambda: fetch("UPDATE pgjobs_execution SET note = '' WHERE false RETURNING 1")
+        )
+        before = migration.run(fetch, "SELECT current_setting('lock_timeout')")
+        locking = migration.start(lambda: transaction.atomic()(lock)())
+        migration.wait_blocked()
+        assert heartbeat.run(beat) == 0 and not locking.done()
+        long.finish()
+        assert locking.result(timeout=30) == [(*before[0], 4)]

@@ -138,6 +138,17 @@ def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> 
     assert idle.told == 1
 
 
+@pytest.mark.parametrize(("end", "status"), [("-infinity", "pending"), ("infinity", "running")])
+def test_a_lease_that_was_ended_by_hand_stops_no_look(idle: Idle, end: str, status: str) -> None:
+    """PostgreSQL before 17 refuses to take a time from an infinite one."""
+    pk = Job.objects.create(job_type="others.work", **LAPSED).pk
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET lease_expires_at = %s", [end])
+    other = Job.objects.create(job_type=OK).pk
+    idle.turn()
+    assert idle.ran_ids() == [other] and Job.objects.values_list("status", flat=True).get(pk=pk) == status
+
+
 def test_the_sleep_ends_when_a_lease_may_lapse(idle: Idle) -> None:
     for _ in range(6):
         idle.turn()

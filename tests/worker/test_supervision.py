@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
+from pgjobs.health.chores import read_processes
+from pgjobs.health.reading import Reader
 from pgjobs.models import Job, Worker
 from tests.jobsapp.jobs import hold, ok
 from tests.support.waiting import wait_until
@@ -74,6 +76,9 @@ def test_many_reapers_count_each_crash_once(spawn: Spawn, spawn_workers: Spawner
     wait_until(lambda: not Job.objects.filter(status="running").exists(), 60, "the reapers")
 
     assert {process.process.poll() for process in reapers} == {None}
+    with Reader("default") as reader:
+        told = read_processes(reader).reapers
+    assert len(told) == 2 and all(each.chores and set(each.chores) == {"reaper"} for each in told)
     seen = set(Job.objects.values_list("status", "attempt_count", "crash_count", "errors__0__worker"))
     assert seen == {("pending", 1, 1, "gone"), ("dead", 3, 3, "gone")}
     assert {len(errors) for errors in Job.objects.values_list("errors", flat=True)} == {1}

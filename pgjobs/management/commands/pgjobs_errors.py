@@ -16,6 +16,7 @@ from pgjobs.management.operators import (
     OperatorParser,
     actor,
     add_actor,
+    check_name,
     duration,
     exit_by,
 )
@@ -82,6 +83,8 @@ class Command(OperatorCommand):
             self._know(command, options)
 
     def _list(self, options: dict[str, Any]) -> None:
+        check_name("--queue", "queue", options["queue"])
+        check_name("--type", "type", options["job_type"])
         found = error_groups()
         shown = found.chosen(
             state=options["state"],

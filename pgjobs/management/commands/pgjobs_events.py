@@ -10,7 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.health.happenings import Feed, Happening, Wanted, feed, sentence
-from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
+from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, check_name, duration
+from pgjobs.management.screen import ended_by_signals
 from pgjobs.queue.activity import Activity
 
 MOST = 10_000
@@ -44,6 +45,12 @@ class Command(OperatorCommand):
         limit = options["limit"]
         if not 1 <= limit <= MOST:
             raise CommandError(f"--limit is {limit}; give a number from 1 to {MOST:,}.", returncode=WRONG)
+        for option, of, name in (
+            ("--queue", "queue", "queue"),
+            ("--type", "type", "job_type"),
+            ("--workflow", "type", "workflow"),
+        ):
+            check_name(option, of, options[name])
         kind, queue, job_type, workflow = (
             options[name] or "" for name in ("kind", "queue", "job_type", "workflow")
         )
@@ -51,7 +58,8 @@ class Command(OperatorCommand):
         look = feed(wanted, most=limit)
         self._print(look.rows, options["json"])
         if options["follow"]:
-            self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
+            with ended_by_signals():
+                self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
 
     def _follow(self, wanted: Wanted, clock: dt.datetime, printed: set[int], as_json: bool) -> None:
         """Look again and again, some seconds back each time; what was seen before is not printed."""

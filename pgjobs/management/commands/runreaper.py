@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import signal
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -11,6 +13,7 @@ from django.db import Error
 
 from pgjobs import connections
 from pgjobs.conf import get_settings
+from pgjobs.worker import clock, registration
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import RECONNECT
 
@@ -41,10 +44,17 @@ class Command(BaseCommand):
         stop: queue.SimpleQueue[None] = queue.SimpleQueue()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.put(None))
-        failures = 0
+        failures, tell = (
+            0,
+            partial(registration.reaped, registration.new_name("reaper"), interval, using=using),
+        )
+        told_at = -math.inf
         while True:
             try:
                 self._report(reaper)
+                if clock.now() - told_at >= get_settings().heartbeat_seconds:
+                    tell()
+                    told_at = clock.now()
                 failures, pause = 0, reaper.seconds_until_due()
             except Error as error:
                 if not connections.is_outage(error):
