@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 Result = TypeVar("Result")
@@ -22,6 +22,7 @@ OUTAGE = (OperationalError, InterfaceError)
 """What Django raises when the server or the connection is gone (and for a few passing faults)."""
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
+_OTHER_TABLES = {"42P01", "42883", "42703"}  # undefined table, function, column
 _TRIES = 8
 _BRIEFLY = "50ms"
 
@@ -85,6 +86,23 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, OUTAGE):
         return True
     return isinstance(error, DatabaseError) and sqlstate(error)[:2] in {"08", "25", "53", "57", "58"}
+
+
+def migration(error: BaseException, using: str) -> str:
+    """What to do where a table, function or column that this code knows is not there; empty for other errors."""
+    if sqlstate(error) not in _OTHER_TABLES:
+        return ""
+    what = str(error).partition("\n")[0]
+    return f"{not_migrated(using)} ({what})"
+
+
+def not_migrated(using: str) -> str:
+    """That the tables are not those of this code, with the cure."""
+    option = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+    return (
+        f"The tables of pgjobs are not in database {using!r}, or are of another version than this code: run "
+        f"manage.py migrate{option}."
+    )
 
 
 def passing(error: BaseException) -> bool:

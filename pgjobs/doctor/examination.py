@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import DatabaseError, transaction
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import OUTAGE, sqlstate
-from pgjobs.doctor.findings import NOTE, Finding, Patient, Probe, Report, Severity, Thresholds
+from pgjobs.connections import OUTAGE, migration, sqlstate
+from pgjobs.doctor.findings import CRITICAL, NOTE, Finding, Patient, Probe, Report, Severity, Thresholds
 from pgjobs.doctor.parts import PARTS
 
 STATEMENT_TIMEOUT = "5s"
@@ -38,12 +38,13 @@ def _look(probe: Probe, patient: Patient) -> list[Finding]:
         if isinstance(error, OUTAGE) and not sqlstate(error).startswith("57014"):
             raise
         part = probe.__name__.removeprefix("probe_")
+        cure = migration(error, patient.using)
         return [
             Finding(
                 "not-examined",
-                NOTE,
+                CRITICAL if cure else NOTE,
                 f"The part {part!r} could not be looked at: {' '.join(str(error).split())}",
                 sqlstate(error),
-                "Run it as a role that is a member of pg_monitor and may read the tables of pgjobs.",
+                cure or "Run it as a role that is a member of pg_monitor and may read the tables of pgjobs.",
             )
         ]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from django.db import Error
 
 from pgjobs.conf import get_settings
-from pgjobs.connections import drop, is_outage, sqlstate
+from pgjobs.connections import drop, is_outage, migration, sqlstate
 from pgjobs.exceptions import UnknownName
 from pgjobs.health import rules, rules_of_ends
 from pgjobs.health.facts import Facts
@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Verdict:
     try:
         checked_at = facts.clock
     except Error as error:
-        gone = _away(error, facts)
+        gone = _away(error, facts) or migration(error, facts.reader.using)
     for code in CODES:
         rule = RULES.get(code)
         if rule is None:
@@ -75,7 +75,7 @@ def judge(facts: Facts) -> Verdict:
             if code in OF_WAITING and facts.waiting_is_cut:
                 unknown[code] = f"more than {LANES:,} queues and priorities wait; the rest was not looked at"
         except Error as error:
-            unknown[code] = told(error)
+            unknown[code] = told(error, facts.reader.using)
             gone = _away(error, facts)
     return Verdict(checked_at, ranked(problems), unknown)
 
@@ -96,15 +96,18 @@ def narrowed(
             misspelt = reader.within(lambda: names.unknown("queue", queue, using=reader.using))
     except Error as error:
         return replace(
-            part, unknown={**part.unknown, "queue": f"whether there is a queue {queue!r}: {told(error)}"}
+            part,
+            unknown={**part.unknown, "queue": f"whether there is a queue {queue!r}: {told(error, using)}"},
         )
     if misspelt:
         raise UnknownName(misspelt)
     return part
 
 
-def told(error: Error) -> str:
+def told(error: Error, using: str | None = None) -> str:
     """Why something could not be read, in a line."""
+    if cure := migration(error, using or get_settings().database):
+        return cure
     if sqlstate(error) == "57014":
         return f"took longer than {TIMEOUT}"
     return " ".join(str(error).split())[:300]
@@ -115,4 +118,4 @@ def _away(error: Error, facts: Facts) -> str:
     if not is_outage(error) or sqlstate(error) == "57014":
         return ""
     drop(facts.reader.using)
-    return told(error)
+    return told(error, facts.reader.using)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error
 
-from pgjobs.connections import is_outage
+from pgjobs.conf import get_settings
+from pgjobs.connections import is_outage, migration, not_migrated
 from pgjobs.exceptions import PgJobsError
+from pgjobs.health.verdict import Verdict
 from pgjobs.management.screen import clean, harmless
 from pgjobs.queue.audit import Actor
 from pgjobs.queue.names import unknown
@@ -44,7 +50,27 @@ class OperatorParser(CommandParser):
         self.exit(WRONG, f"{self.prog}: error: {message}\n")
 
 
-class OperatorCommand(BaseCommand):
+class DatabaseCommand(BaseCommand):
+    """Tables that are not there end in their cure, and a reader who has left in silence; neither in a traceback."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run it."""
+        try:
+            output = super().execute(*args, **options)
+            self.stdout.flush()  # here, where a reader that has left is still known
+        except BrokenPipeError:
+            with suppress(OSError):  # what is left in the buffer goes nowhere when the process ends
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+        except (Error, CommandError) as error:
+            cause = error.__cause__ if isinstance(error, CommandError) else error
+            if not isinstance(cause, Error) or not (told := migration(cause, get_settings().database)):
+                raise
+            raise CommandError(clean(told), returncode=CANNOT_TELL) from error
+        return output
+
+
+class OperatorCommand(DatabaseCommand):
     """Errors of pgjobs and of the database end in a sentence and an exit code, never in a traceback."""
 
     requires_system_checks = ["pgjobs"]
@@ -79,6 +105,14 @@ class OperatorCommand(BaseCommand):
     def print_json(self, value: Mapping[str, Any]) -> None:
         """One object, with the version of its form."""
         self.stdout.write(json.dumps({"schema": SCHEMA, **value}, default=str))
+
+
+def check_migrated(verdict: Verdict) -> None:
+    """Raises :class:`CommandError` where no rule could be looked at because the tables are not there: once for all."""
+    whys = set(verdict.unknown.values())
+    sentence = not_migrated(get_settings().database)
+    if verdict.checked_at is None and len(whys) == 1 and (why := whys.pop()).startswith(sentence):
+        raise CommandError(clean(why), returncode=CANNOT_TELL)
 
 
 def add_actor(parser: CommandParser | argparse.ArgumentParser, *, reason_required: bool = False) -> None:

@@ -35,7 +35,9 @@ class Command(OperatorCommand):
             actor = model._default_manager.get_by_natural_key(user)
         except model.DoesNotExist:
             raise CommandError(f"There is no user {user!r}. --user takes a {model.USERNAME_FIELD}.") from None
-        decision = decide(wait_id, approved=options["approved"], actor=actor, reason=options["reason"])
+        decision = decide(
+            wait_id, approved=options["approved"], actor=actor, reason=options["reason"], via="command"
+        )
         if options["json"]:
             self.print_json({"approval": wait_id, "done": decision.done, "message": decision.message})
         elif decision.done:

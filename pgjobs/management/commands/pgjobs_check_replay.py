@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.conf import get_settings
+from pgjobs.management.operators import DatabaseCommand
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.replay_check import PROBLEMS, Finding, check
 from pgjobs.workflows.states import TERMINAL
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Prints each finding, and ends with exit code 1 when there is one."""
 
     help = (

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from pgjobs.conf import get_settings
 from pgjobs.doctor.examination import examine
 from pgjobs.doctor.findings import CRITICAL, WARNING, Report
+from pgjobs.management.operators import DatabaseCommand
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Prints each finding with its cure; ends with exit code 1 when one is critical."""
 
     help = (

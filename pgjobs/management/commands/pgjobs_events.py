@@ -59,11 +59,14 @@ class Command(OperatorCommand):
         self._print(look.rows, options["json"])
         if options["follow"]:
             with ended_by_signals():
-                self._follow(wanted, look.clock, {each.id for each in look.rows}, options["json"])
+                self._follow(wanted, look, options["json"])
 
-    def _follow(self, wanted: Wanted, clock: dt.datetime, printed: set[int], as_json: bool) -> None:
-        """Look again and again, some seconds back each time; what was seen before is not printed."""
-        seen = printed | {each.id for each in _lately(wanted, clock).rows}
+    def _follow(self, wanted: Wanted, look: Feed, as_json: bool) -> None:
+        """Look again and again, some seconds back each time; what was seen before, or cut off, is not printed."""
+        clock, seen = look.clock, {each.id for each in look.rows}
+        if look.rows:
+            oldest = min(each.at for each in look.rows)
+            seen |= {each.id for each in _lately(wanted, clock).rows if each.at < oldest}
         while True:
             time.sleep(_EVERY)
             look = _lately(wanted, clock)

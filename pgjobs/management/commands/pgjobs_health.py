@@ -6,17 +6,18 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.exceptions import UnknownName
 from pgjobs.health.examination import examine, narrowed
 from pgjobs.health.verdict import CODES
+from pgjobs.management.operators import DatabaseCommand, check_migrated
 from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, clean
 
 EXIT = {"ok": FINE, "problem": PROBLEM, "unknown": CANNOT_TELL}
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """One line for each problem; the exit code says the rest."""
 
     help = (
@@ -41,6 +42,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(verdict.as_dict(), ensure_ascii=False))
         else:
+            check_migrated(verdict)
             for problem in verdict.problems:
                 since = f" since {problem.since:%Y-%m-%d %H:%M:%S}" if problem.since else ""
                 told = f"{clean(problem.why)} Try: {clean(problem.cure)}"

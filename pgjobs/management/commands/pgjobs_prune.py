@@ -6,11 +6,12 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.management.operators import DatabaseCommand
 from pgjobs.queue import audit
 from pgjobs.queue.partitions import create_months, drop_months, following
 from pgjobs.queue.retention import Policy, retire
@@ -20,7 +21,7 @@ _DAY = 86_400.0
 _THIS_MONTH = "SELECT statement_timestamp() AT TIME ZONE 'UTC'"
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """One whole pass over what has ended."""
 
     help = (

@@ -7,18 +7,19 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.exceptions import UnknownName
 from pgjobs.health.examination import narrowed
 from pgjobs.health.overview import Overview, overview
+from pgjobs.management.operators import DatabaseCommand, check_migrated
 from pgjobs.management.screen import CANNOT_TELL, FINE, PROBLEM, clean, fitted, style_for, watch
 from pgjobs.management.status import lines
 
 EXIT = {"ok": FINE, "problem": PROBLEM, "unknown": CANNOT_TELL}
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Prints verdict, problems, queues and workers."""
 
     help = (
@@ -60,5 +61,6 @@ class Command(BaseCommand):
     def _lines(self, look: Overview, options: dict[str, Any]) -> list[str]:
         if options["json"]:
             return [json.dumps(look.as_dict(), ensure_ascii=False)]
+        check_migrated(look.verdict)
         queue = options["queue"]
         return [fitted(line, self.stdout) for line in lines(look, queue=queue, style=style_for(self))]

@@ -6,17 +6,18 @@ import json
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from pgjobs.health.answer import FAIL, Why
 from pgjobs.health.phrases import span
 from pgjobs.health.why import why
 from pgjobs.health.why_execution import why_execution
+from pgjobs.management.operators import DatabaseCommand
 from pgjobs.management.screen import CANNOT_TELL, PROBLEM, clean, fitted, style_for
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Prints the checks in their order."""
 
     help = (

@@ -8,17 +8,18 @@ import signal
 from functools import partial
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import Error
 
 from pgjobs import connections
 from pgjobs.conf import get_settings
+from pgjobs.management.operators import DatabaseCommand
 from pgjobs.worker import clock, registration
 from pgjobs.worker.reaper import Reaper
 from pgjobs.worker.service import RECONNECT
 
 
-class Command(BaseCommand):
+class Command(DatabaseCommand):
     """Reap in a loop, or once."""
 
     help = "Take back jobs whose lease has lapsed. Every worker does this too, unless told --no-reaper."
