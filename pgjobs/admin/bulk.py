@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
@@ -20,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied
+from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import COUNT_LIMIT, in_words
@@ -147,11 +146,8 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
         """Hold, release or end it. POST only."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        right = rights.right(_KIND, name)
-        if not request.user.has_perm(right.permission):
-            return denied(request, name, right.permission, kind=_KIND, ids=[object_id])
+        if permission := lacking(self, request, rights.right(_KIND, name).permission):
+            return denied(request, name, permission, kind=_KIND, ids=[object_id])
         form = ReasonForm(request.POST)
         if not form.is_valid():
             messages.error(request, f"Nothing was done. Reason: {' '.join(map(str, form.errors['reason']))}")

@@ -18,7 +18,7 @@ from pgjobs.admin import bulkplan
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited
 from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied
+from pgjobs.admin.verbs import actor_of, back, denied, lacking
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import acknowledging, rights
@@ -136,10 +136,8 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
 def _refused(model_admin: Any, request: HttpRequest, name: str, names: list[str]) -> HttpResponse | None:
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
-    permission = rights.right(KIND, name).permission
-    if request.user.has_perm(permission):
+    permission = lacking(model_admin, request, rights.right(KIND, name).permission)
+    if not permission:
         return None
     return denied(request, name, permission, kind=KIND, ids=names)
 

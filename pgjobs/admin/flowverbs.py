@@ -15,7 +15,18 @@ from django.urls import path, reverse
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
-from pgjobs.admin.verbs import NeededReasonForm, ReasonForm, actor_of, back, denied, expected, log, seen, tell
+from pgjobs.admin.verbs import (
+    NeededReasonForm,
+    ReasonForm,
+    actor_of,
+    back,
+    denied,
+    expected,
+    lacking,
+    log,
+    seen,
+    tell,
+)
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.queue import rights
@@ -136,12 +147,10 @@ def verb_view(model_admin: Any, request: HttpRequest, object_id: int, name: str)
     verb = VERBS[name]
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
-    if not may(model_admin, request, name):
+    if permission := lacking(model_admin, request, verb.permission):
         if request.method != "POST":
             raise PermissionDenied
-        return denied(request, name, verb.permission, kind=KIND, ids=[object_id])
+        return denied(request, name, permission, kind=KIND, ids=[object_id])
     execution = find(model_admin, request, object_id)
     if execution is None:
         answer: HttpResponse = model_admin.missing_page(request, str(object_id))

@@ -16,7 +16,7 @@ from pgjobs.admin import flowverbs, timeline
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import Undone, acting, panel
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
+from pgjobs.admin.verbs import actor_of, denied, expected, lacking, log, seen
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import rights
@@ -68,13 +68,12 @@ def _refused(
 ) -> HttpResponse | None:
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
-    if request.user.has_perm(permission):
+    missing = lacking(model_admin, request, permission)
+    if not missing:
         return None
     if request.method != "POST":
         raise PermissionDenied
-    return denied(request, verb, permission, kind=flowverbs.KIND, ids=[object_id])
+    return denied(request, verb, missing, kind=flowverbs.KIND, ids=[object_id])
 
 
 def fork_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpResponse:

@@ -14,7 +14,7 @@ from pgjobs.admin import audited, bulkplan, jobfacts, jobverbs, newer, retry, wh
 from pgjobs.admin.frames import RowPage
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
-from pgjobs.admin.verbs import actor_of, denied, expected
+from pgjobs.admin.verbs import actor_of, denied, expected, lacking
 from pgjobs.admin.window import LARGEST_ID, as_id
 from pgjobs.queue import audit, rights
 from pgjobs.queue.archive import find_archived
@@ -123,10 +123,8 @@ class JobPage(RowPage, Base):
         """The page with its secrets, for who may see them. POST only, and recorded."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        if not request.user.has_perm(_REVEAL):
-            return denied(request, "reveal", _REVEAL, kind="job", ids=[object_id])
+        if permission := lacking(self, request, _REVEAL):
+            return denied(request, "reveal", permission, kind="job", ids=[object_id])
         job: Any = self.get_object(request, str(object_id)) if object_id <= LARGEST_ID else None
         if job is None:
             return self.missing_page(request, str(object_id))

@@ -15,7 +15,7 @@ from django.urls import path, reverse
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, expected, log, seen, tell, ticked
+from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, expected, lacking, log, seen, tell, ticked
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.queue import control, rights
@@ -191,13 +191,12 @@ def many_view(model_admin: Any, request: HttpRequest, name: str) -> HttpResponse
 
 def refusal(model_admin: Any, request: HttpRequest, verb: JobVerb, ids: list[int]) -> HttpResponse | None:
     """The answer to somebody who may not; None for who may."""
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
-    if request.user.has_perm(verb.permission):
+    permission = lacking(model_admin, request, verb.permission)
+    if not permission:
         return None
     if request.method != "POST":
         raise PermissionDenied
-    return denied(request, verb.name, verb.permission, kind=KIND, ids=ids)
+    return denied(request, verb.name, permission, kind=KIND, ids=ids)
 
 
 def _ask(model_admin: Any, request: HttpRequest, verb: JobVerb, job: Any) -> HttpResponse:

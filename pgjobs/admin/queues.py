@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
@@ -20,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import acting, panel
 from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied
+from pgjobs.admin.verbs import actor_of, back, denied, lacking
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.health.examination import judge
@@ -201,12 +200,10 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         home = reverse("admin:pgjobs_queue_changelist", current_app=self.admin_site.name)
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"]), home
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        if not request.user.has_perm(PERMISSION):
+        if permission := lacking(self, request, PERMISSION):
             kind = "type" if request.POST.get("kind") == pauses.TYPE else "queue"
             name = request.POST.get("name", "")[:200].replace("\x00", "")
-            return denied(request, verb, PERMISSION, kind=kind, ids=[name]), home
+            return denied(request, verb, permission, kind=kind, ids=[name]), home
         return None, home
 
 

@@ -15,10 +15,11 @@ from pgjobs.admin import errorrows, figures, marks, queuerows, taskfacts
 from pgjobs.admin.ages import moment, seconds_in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import LIST_SECONDS, panel
+from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, panel
 from pgjobs.health.errors import error_groups
 from pgjobs.health.tasktypes import MOST, RANGES, Span, Sums, TaskDetail, TaskRow, task_detail, task_table
 from pgjobs.queue import pauses, rights
+from pgjobs.queue.names import unknown
 from pgjobs.queue.proxies import TaskType
 from pgjobs.queue.registry import registry
 
@@ -49,10 +50,16 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a type is its name."""
 
     list_template = "pgjobs/admin/tasktypes.html"
-    row_template, row_seconds = "pgjobs/admin/tasktype.html", _SECONDS
+    row_template, row_seconds, row_word = "pgjobs/admin/tasktype.html", _SECONDS, "Task"
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
-        """One type."""
+        """One type; 404 for a name that nothing is known of, unless it is paused, and can be resumed here."""
+        with limited(PANEL_SECONDS):
+            strange = bool(unknown(pauses.TYPE, name)) and name not in {
+                each.name for each in pauses.paused(pauses.TYPE)
+            }
+        if strange:
+            return self.missing_page(request, name)
         status = 200 if name.isprintable() else 404
         return self.framed(request, f"Task {name}"[:200], lambda: self._one(request, name), status=status)
 

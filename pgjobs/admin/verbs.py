@@ -91,6 +91,13 @@ def denied(
     return permission_denied(request, PermissionDenied())
 
 
+def lacking(model_admin: Any, request: HttpRequest, permission: str) -> str:
+    """The permission that a person has not, of the two that a verb needs: whoever may not look may not act either."""
+    if not request.user.has_perm(permission):
+        return permission
+    return "" if model_admin.has_view_permission(request) else f"pgjobs.view_{model_admin.opts.model_name}"
+
+
 def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:
     """To the page that the person came from, filters included, when it is one of this site."""
     wanted = request.POST.get("next", "")

@@ -127,6 +127,9 @@ def test_who_may_not_look_may_not_act(right: Right, client: Client) -> None:
     before = standing(row)
 
     assert press(blind, row, right).status_code == 403
+    refusal = OperatorAction.objects.get(actor="blind")
+    asked = {"edit_copy": "retry"}.get(right.verb, right.verb)  # whose page it is on
+    assert (refusal.verb, refusal.refused) == (asked, 1) and "missing_permission" in refusal.details
     assert press(client, row, right).status_code == 302  # to the login
     assert standing(row) == before
 

@@ -14,6 +14,7 @@ from pgjobs.models import Activity, OperatorAction, QueuePause
 from pgjobs.queue import pauses, rollups
 from pgjobs.queue.rollups import Tally
 from tests.faces.pages import address, person, said, text_of
+from tests.faces.rows import make_job
 from tests.faces.test_admin_bounds import buffers, statements
 from tests.faces.test_admin_pages import ESCAPED, HOSTILE
 from tests.faces.test_admin_watch import failures
@@ -66,6 +67,8 @@ def test_one_task_has_figures_errors_policy_and_who_can_run_it() -> None:
         text = text_of(client, f"{address('tasktype_change', OK)}?range={chosen}")
         for part in ("Run times, last", "ValueError", "mail", "Attempts", "No live worker says"):
             assert part in text, (chosen, part)
+    assert client.get(address("tasktype_change", "nobody.knows")).status_code == 404
+    make_job("pending", job_type="gone.type")
     assert "no handler of that name" in text_of(client, address("tasktype_change", "gone.type"))
     assert "No attempt of it has ended" in text_of(client, address("tasktype_change", "gone.type"))
     assert client.get(address("tasktype_change", "a_0Ab")).status_code == 404

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from pgjobs.exceptions import NotStorable
-from pgjobs.models import Wait
+from pgjobs.models import OperatorAction, Wait
 from pgjobs.workflows.approvals import REJECTED, decide, may_decide, pending_for
 from pgjobs.workflows.control import cancel
 from pgjobs.workflows.sweep import seconds_until_due, sweep_due
@@ -293,6 +293,7 @@ def test_the_command_decides_in_a_users_name(ann: User, capsys: pytest.CaptureFi
     call_command("pgjobs_approve", str(asked.pk), "--reject", "--user", "ann", "--reason", "no")
     assert capsys.readouterr().out == f"approval {asked.pk}: rejected by ann\n"
     assert resolution(asked)["approved"] is False
+    assert OperatorAction.objects.get().via == "command"
 
     with pytest.raises(CommandError, match="it was rejected before, by ann"):
         call_command("pgjobs_approve", str(asked.pk), "--approve", "--user", "ann")
