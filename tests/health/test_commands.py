@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -242,7 +243,8 @@ def read_until(fd: int, found: Callable[[str], bool]) -> str:
 
     def more() -> bool:
         nonlocal text
-        text += os.read(fd, 65_536).decode(errors="replace")
+        if select.select([fd], [], [], 0)[0]:
+            text += os.read(fd, 65_536).decode(errors="replace")
         return found(text)
 
     wait_until(more, 40, lambda: f"more than {text!r}")

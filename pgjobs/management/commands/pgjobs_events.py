@@ -55,18 +55,16 @@ class Command(OperatorCommand):
             options[name] or "" for name in ("kind", "queue", "job_type", "workflow")
         )
         wanted = Wanted(kind, queue, job_type, workflow, since=options["since"])
+        # Looked at before what is printed: what happens in between is printed, and not taken for old.
+        old = feed(wanted, most=MOST).rows if options["follow"] else []
         look = feed(wanted, most=limit)
         self._print(look.rows, options["json"])
         if options["follow"]:
             with ended_by_signals():
-                self._follow(wanted, look, options["json"])
+                self._follow(wanted, look.clock, {each.id for each in (*old, *look.rows)}, options["json"])
 
-    def _follow(self, wanted: Wanted, look: Feed, as_json: bool) -> None:
-        """Look again and again, some seconds back each time; what was seen before, or cut off, is not printed."""
-        clock, seen = look.clock, {each.id for each in look.rows}
-        if look.rows:
-            oldest = min(each.at for each in look.rows)
-            seen |= {each.id for each in _lately(wanted, clock).rows if each.at < oldest}
+    def _follow(self, wanted: Wanted, clock: dt.datetime, seen: set[int], as_json: bool) -> None:
+        """Look again and again, some seconds back each time; what was seen before is not printed."""
         while True:
             time.sleep(_EVERY)
             look = _lately(wanted, clock)
