@@ -16,7 +16,7 @@ def label(order: int, reserved: dict[str, Any]) -> list[str]:
     return [f"{order}-{n}" for n in range(reserved["parcels"])]
 
 
-@workflow(name="orders.fulfil", version=3)
+@workflow(name="warehouse.fulfil", version=3)
 def fulfil(ctx: Any, order: int, amount: str) -> dict[str, Any]:
     """Reserve, print labels, charge."""
     reserved = ctx.step(reserve, order)

@@ -26,35 +26,35 @@ UPDATE pgjobs_execution SET
     started_at = started_at - interval '80 minutes',
     available_at = available_at - interval '80 minutes',
     updated_at = updated_at - interval '72 minutes'
-WHERE workflow_name <> 'orders.fulfil';
+WHERE workflow_name <> 'warehouse.fulfil';
 
 UPDATE pgjobs_stepoutput AS step SET
     recorded_at = recorded_at - interval '78 minutes' + ordinal * interval '2 minutes',
     seconds = seconds + 70 + ordinal * 20
 FROM pgjobs_execution AS execution
-WHERE execution.id = step.execution_id AND workflow_name <> 'orders.fulfil';
+WHERE execution.id = step.execution_id AND workflow_name <> 'warehouse.fulfil';
 
 UPDATE pgjobs_wait AS wait SET
     created_at = wait.created_at - interval '72 minutes',
     wake_at = wake_at - interval '72 minutes',
     resolved_at = resolved_at - interval '72 minutes'
 FROM pgjobs_execution AS execution
-WHERE execution.id = wait.execution_id AND workflow_name <> 'orders.fulfil';
+WHERE execution.id = wait.execution_id AND workflow_name <> 'warehouse.fulfil';
 
 UPDATE pgjobs_execution SET
     created_at = created_at - interval '11 minutes',
     started_at = started_at - interval '11 minutes',
     available_at = available_at - interval '11 minutes',
     updated_at = updated_at - interval '11 minutes'
-WHERE workflow_name = 'orders.fulfil';
+WHERE workflow_name = 'warehouse.fulfil';
 
 UPDATE pgjobs_stepoutput AS step SET recorded_at = recorded_at - interval '11 minutes'
 FROM pgjobs_execution AS execution
-WHERE execution.id = step.execution_id AND workflow_name = 'orders.fulfil';
+WHERE execution.id = step.execution_id AND workflow_name = 'warehouse.fulfil';
 
 UPDATE pgjobs_wait AS wait SET created_at = wait.created_at - interval '11 minutes'
 FROM pgjobs_execution AS execution
-WHERE execution.id = wait.execution_id AND workflow_name = 'orders.fulfil';
+WHERE execution.id = wait.execution_id AND workflow_name = 'warehouse.fulfil';
 
 -- The log of all that: workers came hours ago, jobs died a quarter of an hour ago, people acted between then and now.
 UPDATE pgjobs_activity SET at = at - CASE
