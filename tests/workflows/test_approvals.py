@@ -292,8 +292,7 @@ def test_the_command_decides_in_a_users_name(ann: User, capsys: pytest.CaptureFi
 
     call_command("pgjobs_approve", str(asked.pk), "--reject", "--user", "ann", "--reason", "no")
     assert capsys.readouterr().out == f"approval {asked.pk}: rejected by ann\n"
-    assert resolution(asked)["approved"] is False
-    assert OperatorAction.objects.get().via == "command"
+    assert (resolution(asked)["approved"], OperatorAction.objects.get().via) == (False, "command")
 
     with pytest.raises(CommandError, match="it was rejected before, by ann"):
         call_command("pgjobs_approve", str(asked.pk), "--approve", "--user", "ann")
