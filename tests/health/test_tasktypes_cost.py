@@ -51,7 +51,8 @@ def large(seeded: None, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run("SET LOCAL random_page_cost = 1.1")
 
 
-@pytest.mark.parametrize(("name", "most"), [("1h", 5_000), ("24h", 3_000), ("7d", 3_000)])
+# Of the seven days up to 950 are the minutes of the hour that runs: the test must pass at its end, too.
+@pytest.mark.parametrize(("name", "most"), [("1h", 5_000), ("24h", 3_000), ("7d", 3_100)])
 def test_a_range_costs_no_more(large: None, name: str, most: int) -> None:
     task_table(name)  # the catalogue is warm
     recorder = Recorder()
