@@ -12,6 +12,7 @@ LEFT = (
     "SELECT (EXISTS (SELECT FROM pgjobs_job WHERE status IN ('pending', 'running') AND id >= {first}))::int"
 )
 """Future-dated jobs stand before ``first``."""
+LAST = "SELECT (status IN ('pending', 'running'))::int FROM pgjobs_job WHERE id = {last}"
 SPAN = """
     SELECT count(*) FILTER (WHERE status = 'succeeded' AND attempt_count = 1),
            extract(epoch FROM max(completed_at) - min(started_at))::float8
@@ -23,8 +24,12 @@ def drain(bench: Bench, jobs: int, *, processes: int = 1) -> int:
 
     Raises DemoError when one did not succeed at its first attempt.
     """
-    first = min(noop.enqueue_many([{}] * jobs))
+    ids = noop.enqueue_many([{}] * jobs)
+    first = min(ids)
     bench.fleet.start_workers("backlog", QUEUE, processes=processes, concurrency=bench.sizes.concurrency)
+    # The cheap question until the end is near: the other one reads every row that has ended so far.
+    last = LAST.format(last=max(ids))
+    bench.wait(lambda: bench.one(last) == (0,), "the end of the last job", DRAIN_SECONDS)
     bench.wait(lambda: bench.one(LEFT.format(first=first)) == (0,), "the end of the backlog", DRAIN_SECONDS)
     bench.fleet.end("backlog")
     once, _ = bench.one(SPAN.format(first=first))
