@@ -244,7 +244,7 @@ class Minute(Figures):
 
     pk = models.CompositePrimaryKey("minute", "queue", "job_type")
     minute = models.DateTimeField()
-    seen_at = models.DateTimeField(db_default=Now(), editable=False, help_text="last added to")
+    seen_on = models.DateField(db_default=Now(), editable=False, help_text="last added to")
 
     class Meta:
         default_permissions = ()

@@ -32,7 +32,7 @@ ON CONFLICT (minute, queue, job_type) DO UPDATE SET
     done = kept.done + EXCLUDED.done, failed = kept.failed + EXCLUDED.failed, dead = kept.dead + EXCLUDED.dead,
     retried = kept.retried + EXCLUDED.retried, wait_seconds = kept.wait_seconds + EXCLUDED.wait_seconds,
     run_seconds = kept.run_seconds + EXCLUDED.run_seconds, wait_counts = {waits}, run_counts = {runs},
-    seen_at = clock_timestamp()"""
+    seen_on = clock_timestamp()::date"""
 
 _SUM = """ARRAY(SELECT COALESCE(a, 0) + COALESCE(b, 0)
                 FROM unnest(kept.{0}, EXCLUDED.{0}) WITH ORDINALITY AS pair(a, b, n) ORDER BY n)"""
@@ -55,7 +55,7 @@ _PRUNED_AT_ONCE = 5_000
 _TAKE_SILENT = f"""
 DELETE FROM pgjobs_minute WHERE (minute, queue, job_type) IN (
     SELECT minute, queue, job_type FROM pgjobs_minute AS kept
-    WHERE minute = '{LIFETIME}' AND queue <> '' AND seen_at < clock_timestamp() - make_interval(secs => %(age)s)
+    WHERE minute = '{LIFETIME}' AND queue <> '' AND seen_on < clock_timestamp() - make_interval(secs => %(age)s)
       AND (job_type <> '' OR NOT EXISTS (
         SELECT FROM pgjobs_minute AS other
         WHERE other.minute = kept.minute AND other.queue = kept.queue AND other.job_type <> ''))

@@ -22,7 +22,8 @@ _MINUTES = """
 INSERT INTO pgjobs_minute (minute, queue, job_type, done, run_seconds, wait_counts, run_counts)
 SELECT date_trunc('minute', now()) - make_interval(mins => m), 'queue-' || t %% 7, 'application.some_job_type_' || t,
        10, 9.0, '{1,2,3,4,5,6}', '{5,4,3,2,1,7,8,9,10}'
-FROM generate_series(300, 0, -1) AS m, generate_series(1, %(types)s) AS t"""
+FROM generate_series(300, 0, -1) AS m, generate_series(1, %(types)s) AS t
+ORDER BY 1, 2, 3"""  # as workers write them: minute by minute, each in the order of its key
 
 
 def run(sql: str, **params: Any) -> None:
@@ -51,8 +52,7 @@ def large(seeded: None, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run("SET LOCAL random_page_cost = 1.1")
 
 
-# Of the seven days up to 950 are the minutes of the hour that runs: the test must pass at its end, too.
-@pytest.mark.parametrize(("name", "most"), [("1h", 5_000), ("24h", 3_000), ("7d", 3_100)])
+@pytest.mark.parametrize(("name", "most"), [("1h", 5_000), ("24h", 3_000), ("7d", 3_000)])
 def test_a_range_costs_no_more(large: None, name: str, most: int) -> None:
     task_table(name)  # the catalogue is warm
     recorder = Recorder()

@@ -59,7 +59,7 @@ def test_old_minutes_go_and_the_sums_stay() -> None:
 def silent(days: int, job_type: str = "%") -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE pgjobs_minute SET seen_at = now() - make_interval(days => %s) WHERE job_type LIKE %s",
+            "UPDATE pgjobs_minute SET seen_on = now() - make_interval(days => %s) WHERE job_type LIKE %s",
             [days, job_type],
         )
 
