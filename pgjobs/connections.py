@@ -16,6 +16,8 @@ from typing import Any, TypeVar, cast
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pgjobs import sessions
+
 Result = TypeVar("Result")
 
 OUTAGE = (OperationalError, InterfaceError)
@@ -31,7 +33,7 @@ def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Run one statement and return what it returns. A statement of its own is :func:`retrying`."""
 
     def run() -> list[tuple[Any, ...]]:
-        with connections[using].cursor() as cursor:
+        with sessions.cursor(using) as cursor:
             cursor.execute(sql, params)
             return cursor.fetchall() if cursor.pgresult.nfields else []  # cursor.description costs more
 
@@ -42,7 +44,7 @@ def row(using: str, sql: str, params: Sequence[Any] | dict[str, Any]) -> tuple[A
     """The first row of a statement that returns one; otherwise as :func:`rows`."""
 
     def run() -> tuple[Any, ...]:
-        with connections[using].cursor() as cursor:
+        with sessions.cursor(using) as cursor:
             cursor.execute(sql, params)
             return cast("tuple[Any, ...]", cursor.fetchone())
 
@@ -59,8 +61,13 @@ def retrying(using: str, work: Callable[[], Result]) -> Result:
         try:
             return work()
         except DatabaseError as error:
-            last = tried == _TRIES - 1
-            if last or _of_the_caller(using) or sqlstate(error) not in _TRANSIENT:
+            state = sqlstate(error)
+            gone = state in sessions.UNKNOWN_STATEMENT and sessions.keep_no_longer(using)
+            if tried == _TRIES - 1 or _of_the_caller(using):
+                raise
+            if gone:
+                continue  # it was refused before it began
+            if state not in _TRANSIENT:
                 raise
         # Rivals that collided would collide again if they came back in step.
         time.sleep(random.uniform(0, 0.01 * 2**tried))

@@ -113,6 +113,7 @@ class WorkerProcess:
             pace=self._pace,
             statistics=self._statistics,
             hearing=lambda: self._listener is not None and self._listener.hearing,
+            on_claimed=self._settler.expect,
             on_drained=lambda: self._requests.put(_DRAINED),
             on_suspects=self._tell_supervisor,
         )
@@ -300,7 +301,7 @@ class WorkerProcess:
         self._requests.put(_RECYCLE)
 
     def _ended(self, holding: Holding, ended: Ended) -> None:
-        self._pace.note(ended.seconds)
+        self._pace.note(ended.job.job_type, ended.seconds)
         self._settler.settled(holding, ended)
 
     def _parked(self, seconds: float) -> None:

@@ -59,6 +59,7 @@ class Idle:
             Holdings(30, None),
             pace=Pace(2),
             hearing=lambda: True,
+            on_claimed=lambda: None,
             on_drained=lambda: None,
             on_suspects=self._tell,
             statistics=Statistics(using="default"),

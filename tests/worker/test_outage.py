@@ -4,6 +4,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -93,10 +94,15 @@ def proxy(transactional_db: None) -> Iterator[Proxy]:
 
 @pytest.fixture
 def behind(proxy: Proxy, spawn: Spawn) -> Callable[..., Workers]:
-    """Starts workers whose only way to the server is the proxy."""
+    """Starts workers whose only way to the server is the proxy, and who send it every statement in full."""
     options = {k: v for k, v in connection.settings_dict.get("OPTIONS", {}).items() if k != "host"}
     url = url_of({**connection.settings_dict, "HOST": str(proxy.folder), "OPTIONS": options})
-    return lambda *options, **more: spawn(*options, clock=STEADY, env={"DATABASE_URL": url}, **more)
+
+    def start(*options: str, settings: dict[str, Any] | None = None, **more: Any) -> Workers:
+        settings = {"PREPARE": False, **(settings or {})}
+        return spawn(*options, clock=STEADY, env={"DATABASE_URL": url}, settings=settings, **more)
+
+    return start
 
 
 CLAIM, SUCCEED, SETTLE = (
