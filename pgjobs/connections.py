@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -148,28 +149,38 @@ def drop(using: str) -> None:
         connection.connection = None
 
 
+def is_direct(session: psycopg.Connection[Any]) -> bool:
+    """Whether the server process behind the session is the one it was introduced to: a pooler makes a number up."""
+    found = session.execute("SELECT pg_backend_pid()").fetchone()
+    return found is not None and found[0] == session.info.backend_pid
+
+
 def quiet(using: str) -> None:
     """Keep DEBUG from collecting the statements of this thread for ever."""
     connections[using].queries_log = deque(maxlen=0)
 
 
-def release_handler_connections() -> list[str]:
+def release_handler_connections(keep: Callable[[BaseDatabaseWrapper], bool] | None = None) -> list[str]:
     """Close every connection that a handler used in this thread, and say in words what it had left behind.
 
     Closing is the only reset that covers an open transaction, a broken one, autocommit off, session settings,
-    advisory locks and temporary tables alike.
+    advisory locks and temporary tables alike. A connection on which nothing was left open is offered to ``keep``
+    first; it answers whether it has taken care of it.
     """
-    problems = []
+    problems: list[str] = []
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             _forget_atomic_blocks(connection)
             continue
+        before = len(problems)
         if connection.in_atomic_block:
             problems.append(f"an atomic block open on {connection.alias!r}")
         elif not connection.autocommit:
             problems.append(f"autocommit off on {connection.alias!r}")
         elif _in_transaction(connection):
             problems.append(f"a transaction open on {connection.alias!r}")
+        if len(problems) == before and keep is not None and keep(connection):
+            continue
         _forget_atomic_blocks(connection)
         if connection.vendor == "postgresql" and "pool" in connection.settings_dict.get("OPTIONS", {}):
             _discard_session_state(connection)

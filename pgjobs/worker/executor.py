@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +78,8 @@ class Executor:
         try:
             outcome = self._before(holding) or self._called(holding, context)
         finally:
-            clean_up(*_names(holding))
+            ran = math.inf if holding.timed_out else clock.now() - holding.started_at
+            clean_up(*_names(holding), ran=ran)
         self._end(holding, context, outcome)
 
     def _called(self, holding: Holding, context: JobContext) -> Outcome:

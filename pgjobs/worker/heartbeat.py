@@ -11,7 +11,7 @@ from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
 from pgjobs.leases.renew import renew
 from pgjobs.queue.progress import write_progress
-from pgjobs.worker import clock, deadlines, lingering, registration
+from pgjobs.worker import clock, deadlines, keeping, lingering, registration
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS, Kind
 from pgjobs.worker.options import WorkerOptions
@@ -72,6 +72,7 @@ class Heartbeat(Service):
         """Whatever is due."""
         for holding in deadlines.enforce(self._holdings.all(), get_settings().stuck_grace_seconds):
             self._on_stuck(holding)
+        keeping.give_up()
         lingering.tell(self._holdings.all(), get_settings().workflow_slow_turn_seconds)
         if self._renew_now or clock.now() - self._renewed_at >= self._options.heartbeat_seconds:
             self._renew()

@@ -69,11 +69,13 @@ class Turns:
         turn = Turn(self, holding)
         replay = Replay(holding.execution, turn)
         replay.history.tolerant = definition.on_divergence == "warn"
-        holding.body_thread, holding.called_at = threading.get_ident(), clock.now()
+        began = clock.now()
+        holding.body_thread, holding.called_at = threading.get_ident(), began
         try:
             self._run_body(definition, replay, turn, holding)
         finally:
-            clean_up(holding.lease.label, holding.lease.pk, holding.execution.workflow_name)
+            label, pk = holding.place
+            clean_up(label, pk, holding.execution.workflow_name, ran=clock.now() - began)
             _warn(holding.lease.pk, replay.history.warnings)
         if replay.suspended or holding.lost:
             self._holdings.drop([holding])
