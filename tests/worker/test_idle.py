@@ -190,6 +190,29 @@ def test_waits_that_are_due_are_ended(idle: Idle) -> None:
     assert execution.status == "enqueued"
 
 
+def test_waits_that_end_by_hand_at_no_time_stop_no_look(idle: Idle) -> None:
+    """PostgreSQL before 17 refuses to take a time from an infinite one, and Python knows none."""
+    by_end = {}
+    for end in ("-infinity", "infinity"):
+        by_end[end] = Execution.objects.create(workflow_name="others.flow", status="waiting")
+        Wait.objects.create(execution=by_end[end], step_id="nap", kind="sleep", ordinal=1, wake_at=Now())
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgjobs_wait SET wake_at = %s WHERE execution_id = %s", [end, by_end[end].pk]
+            )
+    other = Job.objects.create(job_type=OK).pk
+    assert idle.turn() > 1 and idle.ran_ids() == [other], "what is long overdue is tried once a second"
+    idle.producer.sweeper.due_in(0)
+
+    idle.turn()
+
+    for execution in by_end.values():
+        execution.refresh_from_db()
+    assert [each.status for each in by_end.values()] == ["enqueued", "waiting"]
+    idle.turn()
+    assert idle.turn() == 1 and 0.5 < idle.producer.interval <= 5, "what never ends costs nothing"
+
+
 def test_what_is_paused_does_not_keep_the_loop_turning(idle: Idle) -> None:
     pause("default", actor="ann", reason="test", until=timedelta(seconds=2))
     Job.objects.create(job_type=OK)
