@@ -24,6 +24,7 @@ OUTAGE = (OperationalError, InterfaceError)
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
 _OTHER_TABLES = {"42P01", "42883", "42703"}  # undefined table, function, column
+_OVERSTAYED = {"25P03", "25P04", "57P05"}  # time-outs of idle transactions, transactions and idle sessions
 _TRIES = 8
 _BRIEFLY = "50ms"
 
@@ -87,6 +88,16 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, OUTAGE):
         return True
     return isinstance(error, DatabaseError) and sqlstate(error)[:2] in {"08", "25", "53", "57", "58"}
+
+
+def cut_off(error: BaseException, session: Any) -> bool:
+    """Whether the server was away when a transaction was opened (``session`` is None), or has gone away from under it.
+
+    Gone by itself: a transaction that it ended for having idled or lasted too long is its owner's doing.
+    """
+    if session is None:
+        return is_outage(error)
+    return isinstance(error, OUTAGE) and bool(session.closed) and sqlstate(error) not in _OVERSTAYED
 
 
 def migration(error: BaseException, using: str) -> str:

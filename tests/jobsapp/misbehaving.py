@@ -257,6 +257,23 @@ def return_when_open(key: str, gate: str) -> str:
     return key
 
 
+@job(takes_context=True, max_attempts=1)
+def cut_off_inside_finish(ctx: Any, key: str, marker: str) -> None:
+    """Inside `ctx.finish` the server ends the session, as a restart would: once if there is a marker, else always."""
+    with ctx.finish("done"):
+        record(ctx, key)
+        if not marker or not Path(marker).exists():
+            if marker:
+                Path(marker).touch()
+            other = connection.copy()
+            with other.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(%s, 20000)", [connection.connection.info.backend_pid]
+                )
+            other.close()
+            Effect.objects.count()
+
+
 @job(takes_context=True)
 def finish_and_linger(ctx: Any, key: str, gate: str) -> None:
     """Goes on long after `ctx.finish` has committed, and reports progress all the while."""

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from pgjobs.models import Job
 from tests.conftest import OwnServer
 from tests.jobsapp.jobs import effect, fail_with, hold, ok
-from tests.jobsapp.misbehaving import return_when_open
+from tests.jobsapp.misbehaving import cut_off_inside_finish, return_when_open
 from tests.support.database import url_of
 from tests.support.proxy import Proxy
 from tests.support.waiting import wait_until
@@ -140,6 +140,21 @@ def test_a_settlement_whose_reply_is_lost_has_landed(proxy: Proxy, behind: Calla
     assert {job.attempt_count for job in ended.values()} == {1}
     assert len(row(failed.pk).errors) == 1
     assert (row(done.pk).result, row(keyed.pk).result, row(keyed.pk).note) == (1, 3, "")
+    assert "outcome refused" not in workers.output()
+
+
+def test_a_session_that_the_server_ends_inside_finish(spawn: Spawn, gate: Callable[[str], Gate]) -> None:
+    workers = spawn(clock=STEADY, concurrency=2)
+    once = cut_off_inside_finish.enqueue(key="once", marker=str(gate("marker")))
+    always = cut_off_inside_finish.enqueue(key="always", marker="")
+
+    ended = wait_ended([once, always])
+
+    done, dead = ended[once.pk], ended[always.pk]
+    assert (done.status, done.attempt_count, done.errors, done.result) == ("succeeded", 1, [], "done")
+    assert [deed.attempt for deed in deeds("once")] == [1]
+    assert (dead.status, dead.attempt_count, len(dead.errors)) == ("dead", 1, 1), "it comes to its end"
+    assert "OperationalError" in dead.last_error and deeds("always") == []
     assert "outcome refused" not in workers.output()
 
 
