@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,14 @@ class Reaped:
 
     requeued: list[int] = field(default_factory=list)
     exhausted: list[int] = field(default_factory=list)
+    counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    """By queue, kind, and whether the budget is spent."""
+
+    def add(self, other: Reaped) -> None:
+        """Take in what another pass did."""
+        self.requeued += other.requeued
+        self.exhausted += other.exhausted
+        self.counts += other.counts
 
     def __len__(self) -> int:
         return len(self.requeued) + len(self.exhausted)
@@ -59,7 +68,7 @@ noted AS (
         'spent', count(*) FILTER (WHERE moved.status = '{exhausted}'))
     FROM moved JOIN lost USING (id) GROUP BY 2, 3, 5 ORDER BY 5, 2, 3
 )
-SELECT id, status FROM moved"""
+SELECT id, status, queue, {kind} FROM moved"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
@@ -114,8 +123,7 @@ def reap_owner(
     which = "lease_owner = %(owner)s AND (%(only)s::bigint[] IS NULL OR id = ANY(%(only)s::bigint[]))"
     total = Reaped()
     while batch := _reap(model, which, params, using, on_exhausted):
-        total.requeued += batch.requeued
-        total.exhausted += batch.exhausted
+        total.add(batch)
     return total
 
 
@@ -154,8 +162,10 @@ def _reap_batch(
 ) -> Reaped:
     reaped = Reaped()
     with transaction.atomic(using=using):
-        for pk, status in rows(using, _sql(model, which), params):
-            (reaped.exhausted if status == model.LEASE.exhausted else reaped.requeued).append(pk)
+        for pk, status, queue, kind in rows(using, _sql(model, which), params):
+            spent = status == model.LEASE.exhausted
+            (reaped.exhausted if spent else reaped.requeued).append(pk)
+            reaped.counts[queue, kind, spent] += 1
         if reaped.exhausted and on_exhausted is not None:
             on_exhausted(sorted(reaped.exhausted), using)
     return reaped
@@ -177,8 +187,7 @@ def _reap_singly(
         except DatabaseError:
             logger.exception("%s %s cannot be taken back; the others are", model.LEASE.label, pk)
         else:
-            total.requeued += reaped.requeued
-            total.exhausted += reaped.exhausted
+            total.add(reaped)
     return total
 
 

@@ -20,9 +20,10 @@ from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
-from pgjobs.worker.kinds import KINDS, Kind, known_kinds
+from pgjobs.worker.kinds import JOBS, KINDS, Kind, known_kinds
 from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
 from pgjobs.worker.probes import Probes
+from pgjobs.worker.statistics import count_reaped
 
 logger = logging.getLogger("pgjobs.supervisor")
 
@@ -206,6 +207,8 @@ class Supervisor:
             ]  # charged above, or at the next turn: never handed back unspent
             release_owner(kind.model, child.name, spare=spare, using=self._using)
         if reaped:
+            if kind is JOBS:
+                count_reaped(reaped, using=self._using)
             logger.warning(
                 "worker=%s gave back %s requeued=%s exhausted=%s",
                 child.name,

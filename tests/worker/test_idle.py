@@ -11,8 +11,9 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from pgjobs.bulk.control import plan, start
-from pgjobs.models import Execution, Job, Wait
+from pgjobs.models import Execution, Job, Minute, Wait
 from pgjobs.queue.pauses import pause
+from pgjobs.queue.rollups import LIFETIME
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
@@ -51,6 +52,7 @@ class Idle:
     def __init__(self) -> None:
         self._seen = Seen()
         self.told = 0
+        self.statistics = Statistics(using="default")
         self._slots = Slots(2, self._seen, lambda: None)
         self.producer = Producer(
             "default",
@@ -61,7 +63,7 @@ class Idle:
             hearing=lambda: True,
             on_drained=lambda: None,
             on_suspects=self._tell,
-            statistics=Statistics(using="default"),
+            statistics=self.statistics,
         )
         self.producer.tick()
 
@@ -136,6 +138,9 @@ def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> 
     job = Job.objects.get(pk=pk)
     assert (job.status, job.crash_count) == ("pending", 1)
     assert idle.told == 1
+    idle.statistics.flush()
+    figures = Minute.objects.get(minute=LIFETIME, job_type="others.work")
+    assert (figures.retried, figures.done, sum(figures.run_counts)) == (1, 0, 0), "an attempt that has failed"
 
 
 @pytest.mark.parametrize(("end", "status"), [("-infinity", "pending"), ("infinity", "running")])
