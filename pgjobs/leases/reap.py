@@ -59,7 +59,7 @@ moved AS (
         errors = {errors},{lost}
         {cleared}
     WHERE {by_key}
-    RETURNING leased.id, leased.status, leased.queue, leased.{kind}
+    RETURNING leased.id, leased.status, leased.queue, leased.{kind}{mark}
 ),
 noted AS (
     INSERT INTO pgjobs_activity (kind, queue, {column}, target_kind, target_id, details)
@@ -67,8 +67,18 @@ noted AS (
         'label', '{label}', 'ids', to_jsonb((array_agg(id ORDER BY id))[1:5]), 'count', count(*),
         'spent', count(*) FILTER (WHERE moved.status = '{exhausted}'))
     FROM moved JOIN lost USING (id) GROUP BY 2, 3, 5 ORDER BY 5, 2, 3
-)
+){met}
 SELECT id, status, queue, {kind} FROM moved"""
+
+# A cause is as old as the first job that it has ended, whatever becomes of that job. Lock order: rows, then causes.
+_MET = """,
+met AS (
+    INSERT INTO pgjobs_cause AS cause (fingerprint, ended_at)
+    SELECT DISTINCT fingerprint, statement_timestamp() FROM moved WHERE status = '{exhausted}'
+    ORDER BY fingerprint
+    ON CONFLICT (fingerprint) DO UPDATE
+    SET seen_at = statement_timestamp(), ended_at = COALESCE(cause.ended_at, EXCLUDED.ended_at)
+)"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
@@ -219,6 +229,8 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         lost=_LOST.format(lost_class=rules.lost_class, lost_fingerprint=rules.lost_fingerprint)
         if rules.lost_class
         else "",
+        met=_MET.format(exhausted=rules.exhausted) if rules.lost_fingerprint else "",
+        mark=", leased.fingerprint" if rules.lost_fingerprint else "",
         cleared=LEASE_CLEARED,
         by_key=by_key("lost"),
     )

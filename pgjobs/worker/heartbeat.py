@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from pgjobs.worker.registration import Vitals
 from pgjobs.worker.service import Service
 
 logger = logging.getLogger("pgjobs.worker")
+
+_LOOK_FOR_SILENT = 30.0  # seconds; every worker looks after the others
 
 
 class Heartbeat(Service):
@@ -45,6 +48,7 @@ class Heartbeat(Service):
         self._vitals = vitals
         self._on_stuck = on_stuck
         self._renewed_at = clock.now()
+        self._silent_due = self._renewed_at
         self._progress: dict[Holding, str] = {}
         """Of each holding what was written last."""
         self._asked = threading.Condition()
@@ -86,6 +90,9 @@ class Heartbeat(Service):
                 self._renew_kind(kind)
             registration.touch(self._options.name, self._vitals(), using=self.using)
             self._renewed_at = asked_at
+            if asked_at >= self._silent_due:
+                self._silent_due = asked_at + _LOOK_FOR_SILENT * random.uniform(0.8, 1.2)
+                registration.note_silent(using=self.using)
         finally:
             with self._asked:
                 self._round += 1

@@ -185,7 +185,7 @@ class Supervisor:
                 self._give_back_kind(child, kind)
             if any(still_owned(kind.model, child.name, using=self._using) for kind in KINDS):
                 continue  # the server has not ended its last session yet: at the next turn
-            registration.close(child.name, using=self._using)
+            registration.close(child.name, reason=child.died_of, using=self._using)
             self._to_give_back.remove(child)
             child.close()
 

@@ -61,4 +61,6 @@ def test_leaving_with_an_orderly_exit_code_is_a_crash(spawn: Spawn, code: int) -
     assert (dead.status, dead.attempt_count, dead.crash_count) == ("dead", 2, 2)
     assert [entry["kind"] for entry in dead.errors] == ["lost", "lost"]
     figures = Minute.objects.get(minute=LIFETIME, job_type=dead.job_type)
-    assert (figures.done, figures.retried, figures.dead) == (0, 1, 1), "what nobody has settled is counted too"
+    assert (figures.done, figures.retried, figures.dead) == (0, 1, 1), (
+        "what nobody has settled is counted too"
+    )
