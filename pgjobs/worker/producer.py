@@ -67,7 +67,9 @@ class Producer(Service):
         self._kinds = known_kinds()
         self._lookout = Lookout(self._kinds, options.queues, using=using)
         self._reaper = (
-            Reaper(get_settings().reap_seconds, using=using, on_requeued=on_suspects)
+            Reaper(
+                get_settings().reap_seconds, using=using, on_requeued=on_suspects, counted=statistics.reaped
+            )
             if options.reaper
             else None
         )
