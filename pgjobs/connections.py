@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -34,23 +33,21 @@ _BRIEFLY = "50ms"
 def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Run one statement and return what it returns. A statement of its own is :func:`retrying`."""
 
-    def run() -> list[tuple[Any, ...]]:
-        with sessions.cursor(using) as cursor:
-            cursor.execute(sql, params)
-            return cursor.fetchall() if cursor.pgresult.nfields else []  # cursor.description costs more
-
-    return retrying(using, run)
+    return retrying(using, lambda: sessions.answered(using, sql, params, _all))
 
 
 def row(using: str, sql: str, params: Sequence[Any] | dict[str, Any]) -> tuple[Any, ...]:
     """The first row of a statement that returns one; otherwise as :func:`rows`."""
 
-    def run() -> tuple[Any, ...]:
-        with sessions.cursor(using) as cursor:
-            cursor.execute(sql, params)
-            return cast("tuple[Any, ...]", cursor.fetchone())
+    return retrying(using, lambda: cast("tuple[Any, ...]", sessions.answered(using, sql, params, _first)))
 
-    return retrying(using, run)
+
+def _all(cursor: Any) -> list[tuple[Any, ...]]:
+    return cursor.fetchall() if cursor.pgresult.nfields else []  # cursor.description costs more
+
+
+def _first(cursor: Any) -> Any:
+    return cursor.fetchone()
 
 
 def retrying(using: str, work: Callable[[], Result]) -> Result:
@@ -165,12 +162,6 @@ def drop(using: str) -> None:
         connection.close()
     except (DatabaseError, InterfaceError):
         connection.connection = None
-
-
-def is_direct(session: psycopg.Connection[Any]) -> bool:
-    """Whether the server process behind the session is the one it was introduced to: a pooler makes a number up."""
-    found = session.execute("SELECT pg_backend_pid()").fetchone()
-    return found is not None and found[0] == session.info.backend_pid
 
 
 def quiet(using: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from pgjobs.connections import is_direct
+from pgjobs.sessions import is_direct
 from pgjobs.worker import clock
 
 SHORT = 1.0

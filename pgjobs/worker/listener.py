@@ -13,7 +13,7 @@ from django.db import connections
 
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
-from pgjobs.connections import drop, is_direct, rows
+from pgjobs.connections import drop, rows
 from pgjobs.queue.enqueue import CHANNEL
 from pgjobs.sessions import is_direct
 from pgjobs.worker import clock
