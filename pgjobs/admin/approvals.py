@@ -22,7 +22,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import denied
+from pgjobs.admin.verbs import denied, stated
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
@@ -37,7 +37,6 @@ class DecisionForm(forms.Form):
 
     decision = forms.ChoiceField(choices=[("approve", "Approve"), ("reject", "Reject")])
     reason = forms.CharField(max_length=2_000, required=False)
-    shown_hash = forms.CharField(max_length=64, required=False)
 
     def clean(self) -> dict[str, Any]:
         """Whoever rejects says why: the workflow and its people go on from that."""
@@ -138,14 +137,14 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
             messages.error(request, f"Nothing was decided. {told}")
             return self._back(request, wait.pk)
-        given = form.cleaned_data
+        given, shown_hash = form.cleaned_data, stated(request, "shown_hash", f"approval {wait.pk}")
         with acting():
             decision = decide(
                 wait.pk,
                 approved=given["decision"] == "approve",
                 actor=request.user,
                 reason=given["reason"],
-                shown_hash=given["shown_hash"],
+                shown_hash=shown_hash,
                 via="admin",
             )
             if decision.done:

@@ -19,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking
+from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking, stated
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import COUNT_LIMIT, in_words
@@ -156,7 +156,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
             min(object_id, LARGEST_ID),
             actor=actor_of(request),
             reason=form.cleaned_data["reason"],
-            expected=request.POST.get("expected") or None,
+            expected=stated(request, "expected", f"bulk operation {object_id}"),
         )
         changed()
         if outcome.done:

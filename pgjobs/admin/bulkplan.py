@@ -17,7 +17,7 @@ from pgjobs.admin import navigation
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import ACT_SECONDS, LIST_SECONDS, Undone, acting, panel, why
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied
+from pgjobs.admin.verbs import actor_of, denied, stated
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import KEYS
 from pgjobs.bulk.filters import VERBS as BULK_VERBS
@@ -40,7 +40,7 @@ class PlanForm(forms.Form):
     canary = forms.IntegerField(min_value=1, max_value=control.MOST_WATCHED, required=False)
     stop_percent = forms.IntegerField(min_value=0, max_value=99, required=False)
     more_attempts = forms.IntegerField(min_value=1, max_value=10_000, required=False)
-    upper_id = forms.IntegerField(min_value=0, required=False)
+    upper_id = forms.IntegerField(min_value=0)
 
 
 def urls(model_admin: Any) -> list[Any]:
@@ -86,6 +86,7 @@ def plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         return denied(request, "start", permission, kind="bulk", ids=[])
     if request.method != "POST":
         return _page(model_admin, request, verb, given, [])
+    stated(request, "upper_id", "the jobs that match")
     form = PlanForm(request.POST)
     if not form.is_valid():
         problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]

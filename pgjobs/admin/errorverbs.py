@@ -18,7 +18,7 @@ from pgjobs.admin import bulkplan
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited
 from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied, lacking
+from pgjobs.admin.verbs import Unseen, actor_of, back, denied, lacking, some
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import acknowledging, rights
@@ -100,7 +100,7 @@ def _act(request: HttpRequest, name: str, names: list[str], given: dict[str, Any
     options: dict[str, Any] = {
         "actor": actor_of(request),
         "reason": given["reason"],
-        "expected": _seen(request),
+        "expected": _seen(request, names),
     }
     if name == "unacknowledge":
         return acknowledging.unacknowledge(names, **options)
@@ -148,16 +148,19 @@ def _named(request: HttpRequest) -> list[str]:
     return sorted({name for name in given if 0 < len(name) <= 40 and "\x00" not in name})
 
 
-def _seen(request: HttpRequest) -> dict[str, str]:
+def _seen(request: HttpRequest, names: list[str]) -> dict[str, str]:
+    """How each cause stood when the person looked. Raises :class:`Unseen` where the form does not say."""
     pairs = (text.partition(":") for text in request.POST.getlist("seen"))
-    return {unquote(name): seen for seen, _, name in pairs}
+    found = {unquote(name): seen for seen, colon, name in pairs if colon}
+    if missing := [quote(name) for name in names if name not in found]:
+        raise Unseen(f"error {some(missing)}", "seen")
+    return found
 
 
 def _tell(request: HttpRequest, outcomes: list[ErrorOutcome]) -> None:
     """One sentence for all of which the same is to be said."""
     for (done, message), count in Counter((each.done, each.message) for each in outcomes).items():
-        names = [quote(each.fingerprint)[:12] for each in outcomes if each.message == message][:5]
-        more = f" and {count - 5} more" if count > 5 else ""
+        names = [quote(each.fingerprint)[:12] for each in outcomes if each.message == message]
         say = messages.success if done else messages.warning
         nothing = "" if done else "Nothing was done: "
-        say(request, f"{'Error' if count == 1 else 'Errors'} {', '.join(names)}{more}: {nothing}{message}.")
+        say(request, f"{'Error' if count == 1 else 'Errors'} {some(names)}: {nothing}{message}.")

@@ -194,7 +194,9 @@ def perform(request: HttpRequest, verb: ExecutionVerb, ids: Iterable[int], reaso
     """Do it, log it for each execution that moved, and say what was skipped and why."""
     using, wanted = get_settings().database, list(ids)
     with acting():
-        outcomes = verb.act(wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted))
+        outcomes = verb.act(
+            wanted, actor=actor_of(request), reason=reason, expected=seen(request, "execution", wanted)
+        )
         done = [outcome.id for outcome in outcomes if outcome.done]
         log(request, Execution, done, verb.done, reason, using)
     tell(request, "execution", verb.done, outcomes)

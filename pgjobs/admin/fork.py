@@ -108,7 +108,7 @@ def _fork(model_admin: Any, request: HttpRequest, execution: Any, given: dict[st
             actor=actor,
             reason=given["reason"],
             cancel_source=given["cancel_source"],
-            expected=seen(request, [execution.pk]),
+            expected=seen(request, "execution", [execution.pk]),
         )
         if outcome.done:
             log(request, Execution, [execution.pk], outcome.message, given["reason"], using)
@@ -176,7 +176,7 @@ def _send(request: HttpRequest, execution: Any, form: SignalForm) -> str:
     """Send what the form says; why not, when it cannot be sent."""
     if not form.is_valid():
         return "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-    text = form.cleaned_data["payload"].strip()
+    text, saw = form.cleaned_data["payload"].strip(), seen(request, "execution", [execution.pk])
     try:
         payload = json.loads(text) if text else None
     except ValueError as error:
@@ -188,7 +188,7 @@ def _send(request: HttpRequest, execution: Any, form: SignalForm) -> str:
                 form.cleaned_data["name"],
                 payload,
                 actor=actor_of(request),
-                expected=seen(request, [execution.pk]),
+                expected=saw,
             )
     except (PgJobsError, Undone) as error:
         return str(error)

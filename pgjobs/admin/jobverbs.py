@@ -239,7 +239,7 @@ def perform(
     using, wanted = get_settings().database, list(ids)
     with acting():
         outcomes = verb.act(
-            wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted), **options
+            wanted, actor=actor_of(request), reason=reason, expected=seen(request, "job", wanted), **options
         )
         log(request, Job, [outcome.id for outcome in outcomes if outcome.done], verb.done, reason, using)
     tell(request, "job", verb.done, outcomes)

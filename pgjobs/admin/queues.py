@@ -19,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import acting, panel
 from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied, lacking
+from pgjobs.admin.verbs import Unseen, actor_of, back, denied, lacking, stated
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.health.examination import judge
@@ -89,7 +89,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
             "name": name,
             "queues": every,
             "pauses": held,
-            "is_paused": bool(held.value),
+            "is_paused": bool(held.value) or bool(held.problem),
             "charts": panel(lambda: self._charts(request, name)),
             "oldest": panel(lambda: self._oldest(name)),
             "jobs_url": self._jobs(status="ready", queue=name),
@@ -180,14 +180,16 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         if refused:
             return refused
         kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
+        name = request.POST.get("name", "")
+        saw = stated(request, "expected", f"the pause of {kind} {name}"[:100])
         try:
             with acting():
                 outcome = pauses.resume(
-                    request.POST.get("name", ""),
+                    name,
                     kind=kind,
                     actor=actor_of(request),
                     reason=reason,
-                    expected=request.POST.get("expected"),
+                    expected=saw,
                 )
         except PgJobsError as error:
             messages.error(request, f"Nothing was done: {error}")
@@ -208,9 +210,14 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
 
 
 def _expected(request: HttpRequest, kind: str, name: str) -> str:
-    """The pause that the person saw on what they name: the form of one queue says it, the other lists all."""
+    """The pause that the person saw on what they name: the form of one queue says it, the other lists all.
+
+    Raises :class:`Unseen` for a form that does neither.
+    """
     if "expected" in request.POST:
         return request.POST["expected"]
+    if "shown" not in request.POST:
+        raise Unseen(f"{kind} {name}", "expected or shown")
     shown = (text.split(":", 2) for text in request.POST.getlist("shown"))
     return next((parts[1] for parts in shown if parts[0] == kind and parts[2:] == [name]), "")
 

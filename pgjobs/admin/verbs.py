@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django import forms
@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.defaults import permission_denied
 
+from pgjobs.admin.limits import Undone
 from pgjobs.admin.pages import changed
 from pgjobs.admin.window import as_id
 from pgjobs.queue import audit
@@ -57,19 +58,46 @@ def expected(row: Any) -> str:
     return f"{row.status}:{row.attempt_count}"
 
 
-def seen(request: HttpRequest, ids: Iterable[int]) -> Expected:
-    """How each row stood when the person looked, as far as the form says."""
+class Unseen(Undone):
+    """A form that does not say how things stood when the person looked: a verb acts only on what was seen."""
+
+    def __init__(self, what: str, field: str, given: str = "") -> None:
+        said = repr(given[:40]) if given else "nothing"
+        super().__init__(
+            f"Nothing was done: the form says {said} ({field}) of how {what} stood when you looked, and a verb acts "
+            f"only on what was seen. Load the page again and press the button there."
+        )
+
+
+def seen(request: HttpRequest, noun: str, ids: Iterable[int]) -> Expected:
+    """How each row stood when the person looked, as the form says. Raises :class:`Unseen` where it does not."""
     found: Expected = {}
     wanted = set(ids)
+    alone = next(iter(wanted)) if len(wanted) == 1 else None
     for text in request.POST.getlist("seen"):
         pk, _, state = text.partition(":")
         number = as_id(pk)
         if number in wanted and (parsed := _state(state)):
             found[number] = parsed
-    one = _state(request.POST.get("expected", ""))
-    if one and len(wanted) == 1:
-        found[wanted.pop()] = one
+    given = request.POST.get("expected", "")
+    if alone is not None and (one := _state(given)):
+        found[alone] = one
+    if missing := sorted(wanted - found.keys()):
+        what = f"{noun} {some([str(pk) for pk in missing])}"
+        raise Unseen(what, "seen" if alone is None else "expected or seen", given)
     return found
+
+
+def stated(request: HttpRequest, field: str, what: str) -> str:
+    """What one field of the form says of how ``what`` stood; it may be empty. Raises :class:`Unseen` without it."""
+    if field not in request.POST:
+        raise Unseen(what, field)
+    return request.POST[field]
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _state(text: str) -> tuple[str, int] | None:
@@ -115,10 +143,9 @@ def tell(request: HttpRequest, noun: str, done: str, outcomes: list[VerbOutcome]
     if not refused:
         return
     sentences = [f"{len(refused)} skipped, not {done}:" if len(outcomes) > 1 else "Nothing was done:"]
-    for reason, count in Counter(outcome.message for outcome in refused).most_common():
+    for reason, _ in Counter(outcome.message for outcome in refused).most_common():
         ids = [str(outcome.id) for outcome in refused if outcome.message == reason]
-        more = f" and {count - 5} more" if count > 5 else ""
-        sentences.append(f"{', '.join(ids[:5])}{more} ({reason}).")
+        sentences.append(f"{some(ids)} ({reason}).")
     messages.warning(request, " ".join(sentences))
 
 
