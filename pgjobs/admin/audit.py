@@ -21,6 +21,7 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.tree import tree
 from pgjobs.admin.window import as_id
 from pgjobs.queue.models import OperatorAction
+from pgjobs.redaction import redacted_text, redacted_texts
 
 EXPORTED = 10_000
 """Rows of one export, the latest first."""
@@ -68,12 +69,12 @@ class AuditAdmin(ReadOnlyAdmin):
     """All operations, the latest first."""
 
     view_permission = "pgjobs.view_operatoraction"
-    list_display = ("when", "actor", "via", "verb", "target", "reason", "came_to")
+    list_display = ("when", "actor", "via", "verb", "target", "why", "came_to")
     list_display_links = ("when",)
     list_filter = (ViaFilter, KindFilter)
     search_fields = ("id",)
     search_help_text = "The exact name of who did it, or the id or name of what it was done to."
-    fields = ("when", "actor", "user_id", "via", "verb", "target", "targets", "reason", "came_to", "more")
+    fields = ("when", "actor", "user_id", "via", "verb", "target", "targets", "why", "came_to", "more")
     readonly_fields = fields
 
     def get_urls(self) -> list[Any]:
@@ -135,6 +136,11 @@ class AuditAdmin(ReadOnlyAdmin):
         """All that are named."""
         return tree(action.target_ids)
 
+    @admin.display(description="reason")
+    def why(self, action: Any) -> str:
+        """Without what looks like a secret, as everywhere."""
+        return redacted_text(action.reason)
+
     @admin.display(description="result")
     def came_to(self, action: Any) -> str:
         """Done, skipped and refused."""
@@ -143,7 +149,7 @@ class AuditAdmin(ReadOnlyAdmin):
     @admin.display(description="details")
     def more(self, action: Any) -> SafeString:
         """Options, before and after."""
-        return tree(action.details)
+        return tree(redacted_texts(action.details))
 
 
 _FORMULA = "=+-@\t\r\n＝＋－＠"
@@ -158,7 +164,9 @@ def _lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     writer: Any = csv.writer(_Echo())
     yield writer.writerow(_COLUMNS)
     for row in rows:
-        yield writer.writerow([_harmless(value) for value in row])
+        shown = dict(zip(_COLUMNS, row, strict=True))
+        shown["reason"] = redacted_text(shown["reason"])
+        yield writer.writerow([_harmless(value) for value in shown.values()])
 
 
 def _harmless(value: Any) -> Any:

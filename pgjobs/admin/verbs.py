@@ -21,6 +21,7 @@ from pgjobs.admin.window import as_id
 from pgjobs.queue import audit
 from pgjobs.queue.audit import Actor
 from pgjobs.queue.control import VerbOutcome
+from pgjobs.redaction import redacted_text
 
 Expected = dict[int, tuple[str, int]]
 
@@ -150,7 +151,10 @@ def tell(request: HttpRequest, noun: str, done: str, outcomes: list[VerbOutcome]
 
 
 def log(request: HttpRequest, model: Any, ids: list[int], done: str, reason: str, using: str) -> None:
-    """The entries that Django's own History page shows, for few rows; the record holds every operation."""
+    """The entries that Django's own History page shows, for few rows; the record holds every operation.
+
+    That page shows them as they are, so secrets are taken out here.
+    """
     if not ids:
         return
     rows: Any = model._base_manager.using(using).filter(pk__in=ids).order_by("pk")
@@ -159,5 +163,5 @@ def log(request: HttpRequest, model: Any, ids: list[int], done: str, reason: str
         user_id=user.pk,
         queryset=rows,
         action_flag=CHANGE,
-        change_message=f"{done.capitalize()}" + (f": {reason}" if reason else "."),
+        change_message=f"{done.capitalize()}" + (f": {redacted_text(reason)}" if reason else "."),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest, HttpResponse
@@ -76,11 +77,11 @@ class WorkflowPage(RowPage, Base):
             if execution.output is None
             else tree(redaction.redacted(execution.output, workflow=name)),
             "attempts": attempts.of(
-                redaction.redacted_errors(execution.errors, payload=execution.input, workflow=name),
+                redaction.redacted_texts(execution.errors, payload=execution.input, workflow=name),
                 execution.clock,
             ),
             "relatives": panel(lambda: _relatives(execution, site)),
-            "audit": audited.panel_of_execution(execution.pk, execution.clock),
+            "audit": audited.panel_of_execution(execution.pk, execution.clock, partial(_text, execution)),
         }
 
 
@@ -157,7 +158,7 @@ def _step(execution: Any, step_id: str) -> dict[str, Any] | None:
     if step is None:
         return None
     name = execution.workflow_name
-    error = redaction.redacted_errors(step.error, payload=execution.input, workflow=name)
+    error = redaction.redacted_texts(step.error, payload=execution.input, workflow=name)
     return {
         "id": step.step_id,
         "output": tree(redaction.redacted(step.output, workflow=name)),

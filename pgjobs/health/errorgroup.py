@@ -14,7 +14,7 @@ from pgjobs.health.errors import HOURS, JOBS_COUNTED
 from pgjobs.health.reading import Reader
 from pgjobs.queue.models import Job
 from pgjobs.queue.standing import OPEN, Standing, standing
-from pgjobs.redaction import redacted_errors, redacted_text, rules_for
+from pgjobs.redaction import redacted_text, redacted_texts, rules_for
 
 LOOKED = 300
 """Newest jobs of a group that are looked at."""
@@ -234,5 +234,5 @@ def _sample(job: Job | None) -> dict[str, Any]:
     errors = job.errors if job is not None and isinstance(job.errors, list) else []
     if job is None or not errors or not isinstance(errors[-1], dict):
         return {}
-    entry: dict[str, Any] = redacted_errors(errors[-1], payload=job.payload, job_type=job.job_type)
+    entry: dict[str, Any] = redacted_texts(errors[-1], payload=job.payload, job_type=job.job_type)
     return entry

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
+from pgjobs.redaction import redacted_texts
 
 SHOWN = 50
 LOOKED = 2_000
@@ -161,8 +162,11 @@ def _times(wanted: Wanted) -> dict[str, Any]:
 
 
 def _happening(row: tuple[Any, ...]) -> Happening:
+    """What people typed is in the details too: without its secrets, whoever asks."""
     known = json.loads(row[-1])
-    return Happening(*row[:-1], known if isinstance(known, dict) else {})  # type: ignore[call-arg]
+    made = Happening(*row[:-1])
+    shown = redacted_texts(known, job_type=made.job_type or None, workflow=made.workflow or None)
+    return replace(made, details=shown) if isinstance(shown, dict) else made
 
 
 def sentence(each: Happening) -> str:
