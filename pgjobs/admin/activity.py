@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 
 from pgjobs.admin import errorrows, marks
@@ -41,6 +41,12 @@ class ActivityAdmin(ListPage, ReadOnlyAdmin):
     def url_of(self, pk: Any) -> str:
         """There is no page of one row; the list has it all."""
         return reverse("admin:pgjobs_activity_changelist", current_app=self.admin_site.name)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The list, which asks for the permission."""
+        return HttpResponseRedirect(self.url_of(object_id))
 
     def list_content(self, request: HttpRequest) -> dict[str, Any]:
         """What happened, as lines with links."""

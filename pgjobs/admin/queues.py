@@ -17,7 +17,7 @@ from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import acting, panel
+from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.verbs import Unseen, actor_of, back, denied, lacking, stated
 from pgjobs.conf import get_settings
@@ -49,7 +49,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a queue is its name."""
 
     list_template, list_seconds = "pgjobs/admin/queues.html", _SECONDS
-    row_template, row_seconds = "pgjobs/admin/queue.html", _SECONDS
+    row_template, row_seconds, row_word = "pgjobs/admin/queue.html", _SECONDS, "Queue"
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
@@ -61,7 +61,10 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         ]
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
-        """One queue."""
+        """One queue; 404 for a name that nothing is known of, unless it is paused."""
+        with limited(PANEL_SECONDS):
+            if not pauses.heard_of(name, pauses.QUEUE):
+                return self.missing_page(request, name)
         status = 200 if name.isprintable() else 404
         return self.framed(request, f"Queue {name}"[:200], lambda: self._one(request, name), status=status)
 

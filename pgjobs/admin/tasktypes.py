@@ -19,7 +19,6 @@ from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, panel
 from pgjobs.health.errors import error_groups
 from pgjobs.health.tasktypes import MOST, RANGES, Span, Sums, TaskDetail, TaskRow, task_detail, task_table
 from pgjobs.queue import pauses, rights
-from pgjobs.queue.names import unknown
 from pgjobs.queue.proxies import TaskType
 from pgjobs.queue.registry import registry
 
@@ -55,11 +54,8 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """One type; 404 for a name that nothing is known of, unless it is paused, and can be resumed here."""
         with limited(PANEL_SECONDS):
-            strange = bool(unknown(pauses.TYPE, name)) and name not in {
-                each.name for each in pauses.paused(pauses.TYPE)
-            }
-        if strange:
-            return self.missing_page(request, name)
+            if not pauses.heard_of(name, pauses.TYPE):
+                return self.missing_page(request, name)
         status = 200 if name.isprintable() else 404
         return self.framed(request, f"Task {name}"[:200], lambda: self._one(request, name), status=status)
 

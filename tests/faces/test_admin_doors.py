@@ -1,4 +1,4 @@
-"""Where a page leads people who may do little, what it exports, and what it counts no further."""
+"""Where a page leads people who may do little, or to what never was; what it exports, and what it counts no further."""
 
 import csv
 import io
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from pgjobs.queue import audit
+from pgjobs.models import Activity
+from pgjobs.queue import audit, pauses
 from tests.faces.pages import address, person, text_of
 from tests.faces.test_admin_watch import failures
 from tests.faces.test_workflow_admin import address_of_decision, client_of
@@ -52,3 +53,25 @@ def test_a_count_that_was_cut_is_no_exact_figure(settings: Any) -> None:
 
     assert '<strong class="pgjobs-card-value">2+</strong>' in text
     assert 'Dead <span class="pgjobs-badge">2+</span>' in text
+
+
+@pytest.mark.parametrize("model", ["errorgroup", "queue", "tasktype", "job", "execution", "worker", "wait"])
+def test_what_never_existed_is_a_404(model: str) -> None:
+    client = person("ann")
+
+    for name in ("zzz", "none", "%00", "x" * 300):
+        page = f"{address(f'{model}_changelist')}{name}/"
+        response = client.get(page, follow=True)
+        assert response.redirect_chain == [(f"{page}change/", 302)], page
+        assert response.status_code == 404, page
+        assert "is not in the tables" in response.content.decode(), page
+
+
+def test_a_paused_queue_has_a_page_before_anything_is_known_of_it() -> None:
+    pauses.pause("zzz", actor="ana", reason="not yet")
+    client = person("ann", "pause_queue")
+
+    assert "Resume</button>" in text_of(client, address("queue_change", "zzz"))
+    activity = Activity.objects.latest("pk")
+    led = client.get(address("activity_change", activity.pk))
+    assert led["Location"] == address("activity_changelist")
