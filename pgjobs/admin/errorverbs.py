@@ -10,7 +10,6 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
@@ -114,10 +113,9 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     home = reverse("admin:pgjobs_errorgroup_changelist", current_app=model_admin.admin_site.name)
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
     names, plan = _named(request), PLANS.get(request.POST.get("plan", ""))
-    if plan and (permission := bulkplan.missing(request, plan[0])):
+    needed = bulkplan.needed(plan[0]) if plan else ()
+    if permission := lacking(model_admin, request, *needed):
         return denied(request, "start", permission, kind="bulk", ids=[])
     if len(names) != 1 or plan is None:
         messages.error(request, "Nothing was done: tick the one error whose jobs are meant.")

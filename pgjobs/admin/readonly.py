@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Model, QuerySet
@@ -18,7 +17,7 @@ from django.utils.text import capfirst
 
 from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, Undone, limited, told, undone
 from pgjobs.admin.pages import FRAGMENT, chrome, respond
-from pgjobs.admin.verbs import TickedForm, denied, ticked
+from pgjobs.admin.verbs import TickedForm, denied, lacking, ticked
 from pgjobs.admin.window import PARAMETER
 from pgjobs.conf import get_settings
 from pgjobs.queue import rights
@@ -169,10 +168,10 @@ class ReadOnlyAdmin(ModelAdmin):
         name = request.POST.get("action", "")
         if name not in (self.actions or ()) or name in self.get_actions(request):
             return None
-        if not self.has_view_permission(request):
-            raise PermissionDenied
         verb = name.removesuffix("_selected")
-        permission = rights.right(self.target_kind, verb).permission
+        permission = lacking(self, request, rights.right(self.target_kind, verb).permission)
+        if not permission:
+            return None
         return denied(request, verb, permission, kind=self.target_kind, ids=ticked(request))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -120,11 +120,12 @@ def denied(
     return permission_denied(request, PermissionDenied())
 
 
-def lacking(model_admin: Any, request: HttpRequest, permission: str) -> str:
-    """The permission that a person has not, of the two that a verb needs: whoever may not look may not act either."""
-    if not request.user.has_perm(permission):
-        return permission
-    return "" if model_admin.has_view_permission(request) else f"pgjobs.view_{model_admin.opts.model_name}"
+def lacking(model_admin: Any, request: HttpRequest, *permissions: str) -> str:
+    """The first that a person has not, of those that a verb needs: whoever may not look may not act either."""
+    for permission in permissions:
+        if not request.user.has_perm(permission):
+            return permission
+    return "" if model_admin.has_view_permission(request) else str(model_admin.view_permission)
 
 
 def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:

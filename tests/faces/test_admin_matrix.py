@@ -177,6 +177,32 @@ def test_an_action_on_ticked_rows_without_its_right_is_refused_and_recorded(page
     assert (told.verb, told.actor, told.target_ids, told.refused) == ("retry", "viewer", [row.pk], 1)
 
 
+def test_what_the_blind_try_on_many_is_on_record_too() -> None:
+    dead, failed = make_job("dead", fingerprint="f00d"), execution("failed")
+    blind = person("blind", *CODENAMES)
+    User.objects.get(username="blind").user_permissions.remove(*Permission.objects.filter(codename__in=VIEW))
+    ticked = {"action": "retry_selected", "index": "0", "reason": "INC-1"}
+    tried = [
+        (address("job_changelist"), {**ticked, "_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("deadjob_changelist"), {**ticked, "_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("job_retry_ticked"), {"_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("execution_changelist"), {**ticked, "_selected_action": [failed.pk], **as_seen(failed)}),
+        (address("job_bulk") + "?verb=retry&status=dead", {"reason": "INC-1", "upper_id": dead.pk}),
+        (address("errorgroup_plan"), {"plan": "retry", "fingerprint": "f00d"}),
+    ]
+
+    assert [blind.post(page, data).status_code for page, data in tried] == [403] * len(tried)
+    assert (blind.get(tried[-2][0]).status_code, standing(dead)[0]["status"]) == (403, "dead")
+    told = [
+        (each.verb, each.target_kind, each.target_ids, each.details["missing_permission"])
+        for each in OperatorAction.objects.order_by("pk")
+    ]
+    on_job = ("retry", "job", [dead.pk], "pgjobs.view_job")
+    on_execution = ("retry", "execution", [failed.pk], "pgjobs.view_execution")
+    planned = ("start", "bulk", [], "pgjobs.view_job")
+    assert told == [on_job, on_job, on_job, on_execution, planned, planned]
+
+
 def test_ticked_rows_carry_what_was_seen_too() -> None:
     moved, still = make_job("dead"), make_job("dead")
     client = person("ann", "retry_job")
