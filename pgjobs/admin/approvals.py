@@ -80,7 +80,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
                 {"label": "Waiting", "url": "?", "current": not decided},
                 {"label": "Decided", "url": "?decided=1", "current": decided},
             ]
-        return super().changelist_view(request, {"title": "Approvals", "tabs": tabs, **(extra_context or {})})
+        return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Open ones, or those that were decided, the latest of these first."""

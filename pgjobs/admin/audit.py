@@ -82,10 +82,6 @@ class AuditAdmin(ReadOnlyAdmin):
         view = self.admin_site.admin_view(self.export_view)
         return [path("export.csv", view, name="pgjobs_operatoraction_export"), *super().get_urls()]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Headed as the strip names it."""
-        return super().changelist_view(request, {"title": "Audit", **(extra_context or {})})
-
     def url_of(self, pk: Any) -> str:
         """The page of one operation."""
         return reverse("admin:pgjobs_operatoraction_change", args=[pk], current_app=self.admin_site.name)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from typing import Any
 
 import pytest
@@ -33,6 +34,23 @@ def test_who_may_decide_and_not_look_is_told_too_and_never_ends_at_a_closed_door
     assert "approved by ann" in answers[0].content.decode()
     assert "it was approved before, by ann" in answers[1].content.decode()
     assert bob.post(reverse("admin:pgjobs_wait_decide", args=[10**30])).status_code == 404
+
+
+def test_each_page_has_one_name_wherever_it_stands() -> None:
+    client = person("root", is_superuser=True)
+    index = text_of(client, reverse("admin:index"))
+    sidebar = dict(re.findall(r'<th[^>]*>\s*<a href="/admin/pgjobs/(\w+)/"[^>]*>([^<]+)</a>', index))
+    assert len(sidebar) == 14
+
+    for model, name in sidebar.items():
+        text = text_of(client, address(f"{model}_changelist"))
+        strip = text[text.index('class="pgjobs-nav"') :]
+        here = re.search(r'aria-current="page">([\w ]+?)\s*<', strip)
+        assert here and here[1] == name, (model, name, here)
+        assert f"<h1>{name}</h1>" in text, (model, name)
+    approval()
+    assert re.search(r"1 approval\s*</nav>", text_of(client, address("wait_changelist")))
+    assert re.search(r"0 dead jobs\s", text_of(client, address("deadjob_changelist")))
 
 
 def test_no_cell_of_the_export_is_a_formula() -> None:
