@@ -22,7 +22,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import denied, stated
+from pgjobs.admin.verbs import denied, stated, valid
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
@@ -133,9 +133,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             needed = wait.permission or DEFAULT_PERMISSION
             return denied(request, "decide", needed, kind="approval", ids=[wait.pk])
         form = DecisionForm(request.POST)
-        if not form.is_valid():
-            told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-            messages.error(request, f"Nothing was decided. {told}")
+        if not valid(request, form, "Nothing was decided"):
             return self._back(request, wait.pk)
         given, shown_hash = form.cleaned_data, stated(request, "shown_hash", f"approval {wait.pk}")
         with acting():

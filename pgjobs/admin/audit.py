@@ -86,19 +86,12 @@ class AuditAdmin(ReadOnlyAdmin):
         """The page of one operation."""
         return reverse("admin:pgjobs_operatoraction_change", args=[pk], current_app=self.admin_site.name)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """Exact matches only."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if "\x00" in term:
-            return queryset.none(), False
-        named = queryset.filter(target_ids__contains=[term])
+    def matching(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """By who did it, or by id or name of what it was done to."""
+        named = rows.filter(target_ids__contains=[term])
         if pk := as_id(term):
-            named |= queryset.filter(target_ids__contains=[pk])
-        return named | queryset.filter(actor=term), False
+            named |= rows.filter(target_ids__contains=[pk])
+        return named | rows.filter(actor=term)
 
     def export_view(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         """The latest rows as CSV."""

@@ -19,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking, stated
+from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking, stated, valid
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import COUNT_LIMIT, in_words
@@ -150,8 +150,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
         if permission := lacking(self, request, rights.right(_KIND, name).permission):
             return denied(request, name, permission, kind=_KIND, ids=[object_id])
         form = ReasonForm(request.POST)
-        if not form.is_valid():
-            messages.error(request, f"Nothing was done. Reason: {' '.join(map(str, form.errors['reason']))}")
+        if not valid(request, form):
             return back(request, self.url_of(object_id))
         outcome = _VERBS[name][1](
             min(object_id, LARGEST_ID),

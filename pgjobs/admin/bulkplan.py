@@ -17,7 +17,7 @@ from pgjobs.admin import navigation
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import ACT_SECONDS, LIST_SECONDS, Undone, acting, panel, why
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied, lacking, stated
+from pgjobs.admin.verbs import actor_of, denied, lacking, problems, stated
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import KEYS
 from pgjobs.bulk.filters import VERBS as BULK_VERBS
@@ -86,8 +86,7 @@ def plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     stated(request, "upper_id", "the jobs that match")
     form = PlanForm(request.POST)
     if not form.is_valid():
-        problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        return _page(model_admin, request, verb, given, problems)
+        return _page(model_admin, request, verb, given, problems(form))
     try:
         operation, outcome = _start(request, verb, given, form.cleaned_data)
     except (PgJobsError, Undone) as error:
@@ -134,13 +133,13 @@ def _carry(request: HttpRequest, pk: int) -> None:
 
 
 def _page(
-    model_admin: Any, request: HttpRequest, verb: str, given: dict[str, str], problems: list[str]
+    model_admin: Any, request: HttpRequest, verb: str, given: dict[str, str], wrong: list[str]
 ) -> HttpResponse:
     return respond(
         model_admin,
         request,
         "pgjobs/admin/bulkplan.html",
-        lambda: {"problems": problems, **_content(model_admin, request, verb, given)},
+        lambda: {"problems": wrong, **_content(model_admin, request, verb, given)},
         title=f"{verb.capitalize()} all that match",
         crumbs=navigation.crumbs(model_admin.admin_site, "job"),
         shared=False,

@@ -15,11 +15,9 @@ from django.urls import path, reverse
 
 from pgjobs.admin import bulkplan
 from pgjobs.admin.guards import guarded
-from pgjobs.admin.limits import PANEL_SECONDS, acting, limited
-from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import Unseen, actor_of, back, denied, lacking, some
+from pgjobs.admin.limits import PANEL_SECONDS, limited
+from pgjobs.admin.verbs import Unseen, actor_of, attempt, back, denied, lacking, some, valid
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import acknowledging, rights
 from pgjobs.queue.acknowledging import AT_ONCE, ErrorOutcome
 from pgjobs.queue.models import Job
@@ -73,9 +71,7 @@ def _verb_view(model_admin: Any, request: HttpRequest, name: str) -> HttpRespons
     if refused := _refused(model_admin, request, name, names):
         return refused
     form = KnownForm(request.POST)
-    if not form.is_valid():
-        told = "; ".join(f"{field}: {' '.join(map(str, errors))}" for field, errors in form.errors.items())
-        messages.error(request, f"Nothing was done. {told}")
+    if not valid(request, form):
         return back(request, home)
     if not names:
         messages.error(request, "Nothing was done: tick what it is to be done to.")
@@ -84,14 +80,9 @@ def _verb_view(model_admin: Any, request: HttpRequest, name: str) -> HttpRespons
     if name == "mute" and not given["hours"]:
         messages.error(request, "Nothing was done: say for how many hours.")
         return back(request, home)
-    try:
-        with acting():
-            outcomes = _act(request, name, names, given)
-    except PgJobsError as error:
-        messages.error(request, f"Nothing was done: {error}")
-        return back(request, home)
-    changed()
-    _tell(request, outcomes)
+    outcomes = attempt(request, lambda: _act(request, name, names, given))
+    if outcomes is not None:
+        _tell(request, outcomes)
     return back(request, home)
 
 

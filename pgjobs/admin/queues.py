@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,11 +19,9 @@ from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
-from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import Unseen, actor_of, back, denied, lacking, stated
+from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
+from pgjobs.admin.verbs import Unseen, actor_of, attempt, back, denied, lacking, stated, valid
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import PgJobsError
 from pgjobs.health.examination import judge
 from pgjobs.health.facts import Facts
 from pgjobs.health.queues import QueueRow, queue_rows
@@ -154,28 +154,19 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         if refused:
             return refused
         form = PauseForm(request.POST)
-        if not form.is_valid():
-            told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-            messages.error(request, f"Nothing was done. {told}")
+        if not valid(request, form):
             return back(request, home)
         given = form.cleaned_data
-        until = timedelta(minutes=given["minutes"]) if given["minutes"] else None
-        try:
-            with acting():
-                outcome = pauses.pause(
-                    given["name"],
-                    kind=given["kind"],
-                    actor=actor_of(request),
-                    reason=given["reason"],
-                    until=until,
-                    expected=_expected(request, given["kind"], given["name"]),
-                )
-        except PgJobsError as error:
-            messages.error(request, f"Nothing was done: {error}")
-            return back(request, home)
-        changed()
-        _say(request, outcome)
-        return back(request, home)
+        verb = partial(
+            pauses.pause,
+            given["name"],
+            kind=given["kind"],
+            actor=actor_of(request),
+            reason=given["reason"],
+            until=timedelta(minutes=given["minutes"]) if given["minutes"] else None,
+            expected=_expected(request, given["kind"], given["name"]),
+        )
+        return self._done(request, verb, home)
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
         """End a pause. POST only."""
@@ -185,20 +176,12 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
         name = request.POST.get("name", "")
         saw = stated(request, "expected", f"the pause of {kind} {name}"[:100])
-        try:
-            with acting():
-                outcome = pauses.resume(
-                    name,
-                    kind=kind,
-                    actor=actor_of(request),
-                    reason=reason,
-                    expected=saw,
-                )
-        except PgJobsError as error:
-            messages.error(request, f"Nothing was done: {error}")
-            return back(request, home)
-        changed()
-        _say(request, outcome)
+        verb = partial(pauses.resume, name, kind=kind, actor=actor_of(request), reason=reason, expected=saw)
+        return self._done(request, verb, home)
+
+    def _done(self, request: HttpRequest, verb: Callable[[], pauses.PauseOutcome], home: str) -> HttpResponse:
+        if outcome := attempt(request, verb):
+            _say(request, outcome)
         return back(request, home)
 
     def _refused(self, request: HttpRequest, verb: str) -> tuple[HttpResponse | None, str]:

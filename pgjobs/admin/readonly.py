@@ -193,6 +193,19 @@ class ReadOnlyAdmin(ModelAdmin):
         """The bounded list."""
         return BoundedChangeList
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Exact matches only; a substring search reads every row."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        return queryset.none() if "\x00" in term else self.matching(queryset, term), False
+
+    def matching(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Those of ``rows`` that are called exactly so; a list without a search has them all."""
+        return rows
+
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """The last word on what a list reads."""
         return rows.defer(*self.large_columns) if self.large_columns else rows

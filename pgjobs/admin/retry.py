@@ -17,7 +17,7 @@ from pgjobs.admin import jobverbs, navigation
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, Undone, acting, limited, panel
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
+from pgjobs.admin.verbs import actor_of, denied, expected, log, perform, problems, seen
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
@@ -74,8 +74,7 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
     saw = seen(request, "job", [object_id])
     form = RetryForm(request.POST)
     if not form.is_valid():
-        problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        return _page(model_admin, request, job, problems=problems)
+        return _page(model_admin, request, job, problems=problems(form))
     if misspelt := _misspelt(form):
         return _page(model_admin, request, job, problems=[misspelt])
     if not edits and _was_edited(request, job):
@@ -84,7 +83,7 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
     if not edits:
         reason = form.cleaned_data["reason"]
         try:
-            jobverbs.perform(request, jobverbs.VERBS["retry"], [object_id], reason, **form.options())
+            perform(request, jobverbs.VERBS["retry"], Job, [object_id], reason, **form.options())
         except (PgJobsError, Undone) as error:
             return _page(model_admin, request, job, problems=[str(error)])
         return HttpResponseRedirect(model_admin.url_of(object_id))

@@ -137,7 +137,7 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
             "total": seconds_in_words(row.now.run_seconds),
             "charts": [
                 *figures.of_task(found.points, chosen),
-                figures.histogram(row.now.runs_by_time, chosen),
+                figures.histogram(row.now.run_counts, chosen),
             ],
             "queues": [
                 {"name": name, "url": queuerows.address(self.admin_site, name), **_cells(sums)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from django import forms
 from django.contrib import messages
@@ -15,15 +15,40 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.defaults import permission_denied
 
-from pgjobs.admin.limits import Undone
+from pgjobs.admin.limits import Undone, acting
 from pgjobs.admin.pages import changed
 from pgjobs.admin.window import as_id
-from pgjobs.queue import audit
+from pgjobs.conf import get_settings
+from pgjobs.exceptions import PgJobsError
+from pgjobs.queue import audit, rights
 from pgjobs.queue.audit import Actor
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.redaction import redacted_text
 
 Expected = dict[int, tuple[str, int]]
+Outcome = TypeVar("Outcome")
+
+
+class Governed:
+    """A verb as the table of rights has it."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """What it is done to."""
+    name: str
+    done: str
+    """What has become of a row to which it was done."""
+    act: Callable[..., list[VerbOutcome]]
+
+    @property
+    def permission(self) -> str:
+        """The full name of the permission it needs."""
+        return rights.right(self.kind, self.name).permission
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The statuses that it applies to."""
+        return rights.right(self.kind, self.name).states
 
 
 class ReasonForm(forms.Form):
@@ -42,6 +67,31 @@ class NeededReasonForm(forms.Form):
     """The same where a reason is asked for."""
 
     reason = forms.CharField(max_length=200)
+
+
+def problems(form: forms.Form) -> list[str]:
+    """What is wrong with a form, field by field."""
+    return [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
+
+
+def valid(request: HttpRequest, form: forms.Form, otherwise: str = "Nothing was done") -> bool:
+    """Whether a form makes sense; the person is told where it does not."""
+    if form.is_valid():
+        return True
+    messages.error(request, f"{otherwise}. {'; '.join(problems(form))}")
+    return False
+
+
+def attempt(request: HttpRequest, act: Callable[[], Outcome]) -> Outcome | None:
+    """What ``act`` answers, in the transaction of a verb; None where a rule forbids it, which the person is told."""
+    try:
+        with acting():
+            outcome = act()
+    except PgJobsError as error:
+        messages.error(request, f"Nothing was done: {error}")
+        return None
+    changed()
+    return outcome
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -133,6 +183,27 @@ def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return HttpResponseRedirect(wanted if wanted and safe else otherwise)
+
+
+def perform(
+    request: HttpRequest, verb: Governed, model: Any, ids: Iterable[int], reason: str, **options: Any
+) -> list[VerbOutcome]:
+    """Do it, log it for each row that moved, and tell the user what was done and what was skipped and why.
+
+    Verb, record and log entries are one commit when they live in the same database.
+    """
+    using, wanted = get_settings().database, list(ids)
+    with acting():
+        outcomes = verb.act(
+            wanted,
+            actor=actor_of(request),
+            reason=reason,
+            expected=seen(request, verb.kind, wanted),
+            **options,
+        )
+        log(request, model, [outcome.id for outcome in outcomes if outcome.done], verb.done, reason, using)
+    tell(request, verb.kind, verb.done, outcomes)
+    return outcomes
 
 
 def tell(request: HttpRequest, noun: str, done: str, outcomes: list[VerbOutcome]) -> None:
