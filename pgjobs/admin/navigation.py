@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.apps import apps
 from django.http import HttpRequest
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.text import capfirst
 
 from pgjobs.admin import kept
@@ -54,6 +55,17 @@ def links(site: Any, request: HttpRequest, here: str) -> list[dict[str, Any]]:
 def label(name: str | None) -> str:
     """What the list of a model is called: in the strip, in Django's sidebar and at its head."""
     return capfirst(str(apps.get_model("pgjobs", name or "")._meta.verbose_name_plural))
+
+
+def activity(site: Any, request: HttpRequest, **wanted: str) -> str:
+    """The page of what happened, of one thing alone; empty for those who may not open it, or where there is none."""
+    if not request.user.has_perm("pgjobs.view_activity"):
+        return ""
+    try:
+        address = reverse("admin:pgjobs_activity_changelist", current_app=site.name)
+    except NoReverseMatch:
+        return ""
+    return f"{address}?{urlencode(wanted)}"
 
 
 def crumbs(site: Any, name: str | None) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
-from pgjobs.admin import figures, queuerows
+from pgjobs.admin import figures, navigation, queuerows
 from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.guards import guarded
@@ -96,6 +96,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
             "charts": panel(lambda: self._charts(request, name)),
             "oldest": panel(lambda: self._oldest(name)),
             "jobs_url": self._jobs(status="ready", queue=name),
+            "activity_url": navigation.activity(site, request, queue=name),
             "next": request.path,
             **self._verbs(request),
         }

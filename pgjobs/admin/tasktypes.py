@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin import errorrows, figures, marks, queuerows, taskfacts
+from pgjobs.admin import errorrows, figures, marks, navigation, queuerows, taskfacts
 from pgjobs.admin.ages import moment, seconds_in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
@@ -122,7 +122,7 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
             "served": panel(lambda: taskfacts.served(name) if named else []),
             "jobs_url": self._jobs(job_type=name),
             "dead_url": self._jobs(job_type=name, status="dead"),
-            "activity_url": self._activity(request, name),
+            "activity_url": navigation.activity(site, request, job_type=name),
             "next": f"{request.path}?range={chosen}",
             "may_pause": request.user.has_perm(rights.right("type", "pause").permission),
             "pause_url": reverse("admin:pgjobs_queue_pause", current_app=site.name),
@@ -152,13 +152,6 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
         found = [group for group in groups.groups if group.job_type == name]
         found.sort(key=lambda group: (-group.last_hour, -group.jobs))
         return [errorrows.row(group, groups, self.admin_site) for group in found[:_ERRORS]]
-
-    def _activity(self, request: HttpRequest, name: str) -> str:
-        """What happened to the type; empty for those who may not see it."""
-        if not request.user.has_perm("pgjobs.view_activity"):
-            return ""
-        address = reverse("admin:pgjobs_activity_changelist", current_app=self.admin_site.name)
-        return f"{address}?{urlencode({'job_type': name})}"
 
     def _jobs(self, **filters: str) -> str:
         address = reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)

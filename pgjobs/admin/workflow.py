@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs import redaction
-from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline, whypanel
+from pgjobs.admin import attempts, audited, flowverbs, fork, marks, navigation, newer, timeline, whypanel
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.frames import RowPage
 from pgjobs.admin.limits import Panel, panel
@@ -62,6 +62,7 @@ class WorkflowPage(RowPage, Base):
             "expected": expected(execution),
             "fork_url": links["fork"],
             "signal_url": links["signal"],
+            "activity_url": navigation.activity(site, request, target=f"execution:{execution.pk}"),
             "failed_at": _failed_at(execution) if links["fork"] else None,
             "timeline": panel(
                 lambda: timeline.of(
