@@ -46,7 +46,6 @@ class WorkflowPage(RowPage, Base):
     def content(self, request: HttpRequest, execution: Any) -> dict[str, Any]:
         """What the page shows."""
         name, site = execution.workflow_name, self.admin_site
-        first = request.GET.get("from", "")
         terminal = execution.status in TERMINAL
         links = fork.links(self, request, execution)
         return {
@@ -64,14 +63,7 @@ class WorkflowPage(RowPage, Base):
             "signal_url": links["signal"],
             "activity_url": navigation.activity(site, request, target=f"execution:{execution.pk}"),
             "failed_at": _failed_at(execution) if links["fork"] else None,
-            "timeline": panel(
-                lambda: timeline.of(
-                    execution,
-                    site,
-                    first=int(first) if first.isdecimal() and len(first) < 10 else 0,
-                    failed_only=request.GET.get("failed") == "1",
-                )
-            ),
+            "timeline": panel(lambda: _timeline(request, execution, site)),
             "step": panel(lambda: _step(execution, request.GET["step"])) if "step" in request.GET else None,
             "input": tree(redaction.redacted(execution.input, workflow=name)),
             "output": None
@@ -84,6 +76,16 @@ class WorkflowPage(RowPage, Base):
             "relatives": panel(lambda: _relatives(execution, site)),
             "audit": audited.panel_of_execution(execution.pk, execution.clock, partial(_text, execution)),
         }
+
+
+def _timeline(request: HttpRequest, execution: Any, site: Any) -> dict[str, Any]:
+    first = request.GET.get("from", "")
+    return timeline.of(
+        execution,
+        site,
+        first=int(first) if first.isdecimal() and len(first) < 10 else 0,
+        failed_only=request.GET.get("failed") == "1",
+    )
 
 
 def _failed_at(execution: Any) -> Panel | None:
