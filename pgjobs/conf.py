@@ -54,6 +54,8 @@ class Settings:
     """Longest such delay."""
     notify: bool = True
     """Send and hear NOTIFY. Polling alone is enough."""
+    prepare: bool = True
+    """Keep prepared statements on a worker's own sessions, where no pooler is between."""
     max_payload_bytes: int = 1_000_000
     """Largest JSON of one job's arguments."""
     max_result_bytes: int = 1_000_000

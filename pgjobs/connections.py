@@ -13,8 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from pgjobs import sessions
 
 Result = TypeVar("Result")
 
@@ -23,6 +26,7 @@ OUTAGE = (OperationalError, InterfaceError)
 
 _TRANSIENT = {"40001", "40P01"}  # serialization failure, deadlock: nothing was done, try again
 _OTHER_TABLES = {"42P01", "42883", "42703"}  # undefined table, function, column
+_OVERSTAYED = {"25P03", "25P04", "57P05"}  # time-outs of idle transactions, transactions and idle sessions
 _TRIES = 8
 _BRIEFLY = "50ms"
 
@@ -31,7 +35,7 @@ def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Run one statement and return what it returns. A statement of its own is :func:`retrying`."""
 
     def run() -> list[tuple[Any, ...]]:
-        with connections[using].cursor() as cursor:
+        with sessions.cursor(using) as cursor:
             cursor.execute(sql, params)
             return cursor.fetchall() if cursor.pgresult.nfields else []  # cursor.description costs more
 
@@ -42,7 +46,7 @@ def row(using: str, sql: str, params: Sequence[Any] | dict[str, Any]) -> tuple[A
     """The first row of a statement that returns one; otherwise as :func:`rows`."""
 
     def run() -> tuple[Any, ...]:
-        with connections[using].cursor() as cursor:
+        with sessions.cursor(using) as cursor:
             cursor.execute(sql, params)
             return cast("tuple[Any, ...]", cursor.fetchone())
 
@@ -59,8 +63,13 @@ def retrying(using: str, work: Callable[[], Result]) -> Result:
         try:
             return work()
         except DatabaseError as error:
-            last = tried == _TRIES - 1
-            if last or _of_the_caller(using) or sqlstate(error) not in _TRANSIENT:
+            state = sqlstate(error)
+            gone = state in sessions.UNKNOWN_STATEMENT and sessions.keep_no_longer(using)
+            if tried == _TRIES - 1 or _of_the_caller(using):
+                raise
+            if gone:
+                continue  # it was refused before it began
+            if state not in _TRANSIENT:
                 raise
         # Rivals that collided would collide again if they came back in step.
         time.sleep(random.uniform(0, 0.01 * 2**tried))
@@ -86,6 +95,16 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, OUTAGE):
         return True
     return isinstance(error, DatabaseError) and sqlstate(error)[:2] in {"08", "25", "53", "57", "58"}
+
+
+def cut_off(error: BaseException, session: Any) -> bool:
+    """Whether the server was away when a transaction was opened (``session`` is None), or has gone away from under it.
+
+    Gone by itself: a transaction that it ended for having idled or lasted too long is its owner's doing.
+    """
+    if session is None:
+        return is_outage(error)
+    return isinstance(error, OUTAGE) and bool(session.closed) and sqlstate(error) not in _OVERSTAYED
 
 
 def migration(error: BaseException, using: str) -> str:
@@ -148,28 +167,38 @@ def drop(using: str) -> None:
         connection.connection = None
 
 
+def is_direct(session: psycopg.Connection[Any]) -> bool:
+    """Whether the server process behind the session is the one it was introduced to: a pooler makes a number up."""
+    found = session.execute("SELECT pg_backend_pid()").fetchone()
+    return found is not None and found[0] == session.info.backend_pid
+
+
 def quiet(using: str) -> None:
     """Keep DEBUG from collecting the statements of this thread for ever."""
     connections[using].queries_log = deque(maxlen=0)
 
 
-def release_handler_connections() -> list[str]:
+def release_handler_connections(keep: Callable[[BaseDatabaseWrapper], bool] | None = None) -> list[str]:
     """Close every connection that a handler used in this thread, and say in words what it had left behind.
 
     Closing is the only reset that covers an open transaction, a broken one, autocommit off, session settings,
-    advisory locks and temporary tables alike.
+    advisory locks and temporary tables alike. A connection on which nothing was left open is offered to ``keep``
+    first; it answers whether it has taken care of it.
     """
-    problems = []
+    problems: list[str] = []
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             _forget_atomic_blocks(connection)
             continue
+        before = len(problems)
         if connection.in_atomic_block:
             problems.append(f"an atomic block open on {connection.alias!r}")
         elif not connection.autocommit:
             problems.append(f"autocommit off on {connection.alias!r}")
         elif _in_transaction(connection):
             problems.append(f"a transaction open on {connection.alias!r}")
+        if len(problems) == before and keep is not None and keep(connection):
+            continue
         _forget_atomic_blocks(connection)
         if connection.vendor == "postgresql" and "pool" in connection.settings_dict.get("OPTIONS", {}):
             _discard_session_state(connection)

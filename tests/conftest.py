@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.db.backends.signals import connection_created
 
 from example_project.postgres import EmbeddedPostgres, PostgresUnavailable, database_url, find_binaries
 from tests.support import own_database
@@ -18,6 +19,14 @@ from tests.support.workers import Spawner
 # A backend whose client was killed in mid-statement ends within half a second, not when its statement does;
 # otherwise its locks would hold up the flush after the test.
 SERVER_SETTINGS = {"client_connection_check_interval": "500ms"}
+
+
+if os.environ.get("PGJOBS_TEST_PREPARE", "") not in ("", "0"):
+    # As with Django's OPTIONS["prepare_threshold"]: whatever pgjobs sends is prepared, and its parameters travel apart.
+    def prepare_everything(connection: Any, **_: Any) -> None:
+        connection.connection.prepare_threshold = 0
+
+    connection_created.connect(prepare_everything)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,8 +23,8 @@ WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - make_interval(se
 ORDER BY last_poll_at LIMIT 5"""
 
 _LAPSED = """
-SELECT count(*), extract(epoch FROM max(clock_timestamp() - lease_expires_at))::float8, min(id) FROM (
-    SELECT id, lease_expires_at FROM {table}
+SELECT count(*), extract(epoch FROM max(clock_timestamp() - ended_at))::float8, min(id) FROM (
+    SELECT id, GREATEST(lease_expires_at, 'epoch') AS ended_at FROM {table}
     WHERE status = 'running' AND lease_expires_at < clock_timestamp() - make_interval(secs => %(grace)s)
     LIMIT 1000) AS lapsed"""
 

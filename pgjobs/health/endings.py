@@ -34,7 +34,7 @@ cause AS MATERIALIZED (
     SELECT fingerprint, count(*) AS jobs, max(id) AS newest FROM lately WHERE fingerprint IS NOT NULL
     GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT %(causes)s
 )
-SELECT cause.fingerprint, cause.jobs, cut.is_cut, oldest.completed_at, sample.job_type, sample.error_class,
+SELECT cause.fingerprint, cause.jobs, cut.is_cut, first.at, sample.job_type, sample.error_class,
        left(sample.last_error, {TEXT_READ}), sample.queue,
        CASE WHEN pg_column_size(sample.payload) <= {PAYLOAD_READ} THEN sample.payload END
 FROM cause
@@ -43,8 +43,10 @@ CROSS JOIN LATERAL (
     SELECT t.completed_at FROM pgjobs_job AS t
     WHERE t.status IN ('dead', 'failed') AND t.discarded_at IS NULL
       AND t.fingerprint = cause.fingerprint ORDER BY t.id LIMIT 1) AS oldest
+LEFT JOIN pgjobs_cause AS known ON known.fingerprint = cause.fingerprint
+CROSS JOIN LATERAL (SELECT LEAST(oldest.completed_at, known.ended_at) AS at) AS first
 JOIN pgjobs_job AS sample ON sample.id = cause.newest
-WHERE oldest.completed_at > statement_timestamp() - interval '1 hour'
+WHERE first.at > statement_timestamp() - interval '1 hour'
 ORDER BY cause.jobs DESC, cause.fingerprint"""  # noqa: S608 - the template above
 
 # The figures per minute know no causes, so what somebody knows of is taken off by its share of the latest.
@@ -124,7 +126,7 @@ ORDER BY 1, 3"""
 
 @dataclass(frozen=True, slots=True)
 class NewCause:
-    """A fingerprint whose oldest job ended within the last hour."""
+    """A fingerprint whose first job ended within the last hour, as far as is remembered."""
 
     fingerprint: str
     jobs: int

@@ -11,7 +11,7 @@ from typing import Any
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
-from pgjobs.health.errors import HOURS, JOBS_COUNTED
+from pgjobs.health.errors import HOURS, JOBS_COUNTED, RETRIED
 from pgjobs.health.reading import Reader
 from pgjobs.queue.models import Job
 from pgjobs.queue.standing import OPEN, Standing, standing
@@ -53,11 +53,13 @@ WITH counted AS MATERIALIZED (
     SELECT count(*) AS jobs FROM (
         SELECT 1 FROM pgjobs_job AS t WHERE {_BAD} AND {{which}} LIMIT %(jobs)s) AS each
 )
-SELECT statement_timestamp(), counted.jobs, oldest.id, oldest.completed_at, COALESCE(worker.code_version, '')
+SELECT statement_timestamp(), counted.jobs, oldest.id, LEAST(oldest.completed_at, known.ended_at),
+       CASE WHEN {RETRIED} THEN '' ELSE COALESCE(worker.code_version, '') END
 FROM counted
 CROSS JOIN (SELECT t.id, t.completed_at, {_BY} FROM pgjobs_job AS t
             WHERE {_BAD} AND {{which}} ORDER BY t.fingerprint DESC, t.id LIMIT %(ends)s) AS oldest
 LEFT JOIN pgjobs_worker AS worker ON worker.name = oldest.worker
+LEFT JOIN pgjobs_cause AS known ON known.fingerprint = %(fingerprint)s
 ORDER BY oldest.id"""  # noqa: S608 - constants
 
 _RETRYING = """

@@ -25,6 +25,9 @@ _BAD = "t.status IN ('dead', 'failed') AND t.discarded_at IS NULL"
 _LATELY_LIMIT = 750
 _MESSAGE = 500  # characters that are told
 
+RETRIED = "COALESCE(known.ended_at < oldest.completed_at - interval '1 minute', false)"
+"""SQL: the oldest job has ended again since its cause was first seen; on which version that was is not known."""
+
 # One row at least: the clock and the newest code, with no cause beside it where there is none.
 _TOLD = f"""
 SELECT statement_timestamp(), deployed.version, deployed.began, reach.since, cause.* FROM reach
@@ -34,10 +37,12 @@ LEFT JOIN (
     SELECT found.newest, found.fingerprint, found.jobs, found.oldest, lately.hours, newest.error_class,
            newest.job_type, newest.queue, left(newest.last_error, {TEXT_READ}) AS error,
            CASE WHEN pg_column_size(newest.payload) <= {PAYLOAD_READ} THEN newest.payload END AS payload,
-           COALESCE(first.code_version, ''), GREATEST(newest.completed_at, lately.latest) AS last_seen,
-           oldest.completed_at
+           CASE WHEN {RETRIED} THEN '' ELSE COALESCE(first.code_version, '') END,
+           GREATEST(newest.completed_at, lately.latest) AS last_seen,
+           LEAST(oldest.completed_at, known.ended_at)
     FROM found
     JOIN pgjobs_job AS newest ON newest.id = found.newest JOIN pgjobs_job AS oldest ON oldest.id = found.oldest
+    LEFT JOIN pgjobs_cause AS known ON known.fingerprint = found.fingerprint
     LEFT JOIN pgjobs_worker AS first ON first.name = oldest.completed_by
     LEFT JOIN lately ON lately.fingerprint IS NOT DISTINCT FROM found.fingerprint) AS cause ON true
 ORDER BY cause.last_seen DESC, cause.fingerprint"""  # noqa: S608 - constants
@@ -150,7 +155,7 @@ class ErrorGroup:
     """The code on which the oldest job ended; empty when it is not known (any more)."""
     last_seen: dt.datetime | None
     first_seen: dt.datetime | None
-    """Of the jobs that are still in the table."""
+    """Of the jobs that are still in the table, or earlier: retrying them makes no cause younger."""
     standing: Standing | None = None
 
     @property

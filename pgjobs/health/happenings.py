@@ -208,6 +208,14 @@ def _worker_started(each: Happening) -> str:
     return f"{told}, the first with it" if each.details.get("new_version") else told
 
 
+def _worker_stopped(each: Happening) -> str:
+    end = each.details.get("end")
+    if end == "silent":
+        heard = str(each.details.get("heard_at"))[:19].replace("T", " ")
+        return f"worker {each.target_id} went silent without a goodbye; last heard of at {heard}"
+    return f"worker {each.target_id} died: {end}" if end else f"worker {each.target_id} stopped"
+
+
 def _lease_reclaimed(each: Happening) -> str:
     count, what = each.details.get("count"), each.details.get("label", "job")
     spent = each.details.get("spent")
@@ -268,7 +276,7 @@ def _other(each: Happening) -> str:
 
 _SENTENCES: dict[str, Callable[[Happening], str]] = {
     "worker_started": _worker_started,
-    "worker_stopped": lambda each: f"worker {each.target_id} stopped",
+    "worker_stopped": _worker_stopped,
     "lease_reclaimed": _lease_reclaimed,
     "error_new": lambda each: f"new error {each.details.get('error')} in {each.job_type}",
     "job_died": _job_died,

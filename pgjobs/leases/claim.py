@@ -29,8 +29,8 @@ due AS MATERIALIZED (
     SELECT best.id FROM levels CROSS JOIN LATERAL (
         SELECT picked.id, picked.available_at FROM lanes AS lane CROSS JOIN LATERAL ({picked}) AS picked
         WHERE lane.priority = levels.priority AND {open}
-        ORDER BY picked.available_at, picked.id LIMIT {limit}
-    ) AS best LIMIT {limit}
+        ORDER BY picked.available_at, picked.id LIMIT %(limit)s
+    ) AS best LIMIT %(limit)s
 )"""
 
 _DUE_SUSPECTS = """
@@ -46,6 +46,7 @@ WHERE {by_key}
 RETURNING leased.priority, date_part('epoch', leased.available_at), leased.id, leased.queue, {columns}"""
 
 _SUSPECTS = ("suspects", "sharing")
+_ANY = 1_234_567_890  # stands for the limit while Django compiles the queryset
 _OWN_COLUMNS = 4  # those of RETURNING that are the claim's own
 _ORDER = itemgetter(0, 1, 2)  # a float of seconds holds the microseconds of any time that is due, until 2255
 
@@ -85,16 +86,17 @@ def claim(
         "lease_seconds": lease_seconds,
         "kinds": list(kinds),
         "queues": list(queues),
+        "limit": limit,
     }
     position = None if suspects else position
     found: list[tuple[Any, ...]] = []
     if position is not None and position.usable():
-        sql = _claim_sql(model, limit, "known", columns, using)
+        sql = _claim_sql(model, "known", columns, using)
         found = _claimed(sql, {**params, **position.params()}, using)
     if len(found) < limit:
         lanes = ("sharing" if sharing else "suspects") if suspects else "named" if queues else "all"
-        more = _claimed(_claim_sql(model, limit - len(found), lanes, columns, using), params, using)
-        found += more
+        sql = _claim_sql(model, lanes, columns, using)
+        found += _claimed(sql, {**params, "limit": limit - len(found)}, using)
         if position is not None:
             position.looked()
     if position is not None:
@@ -106,24 +108,22 @@ def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ..
     return sorted(rows(using, sql, params), key=_ORDER)
 
 
-@lru_cache(maxsize=1024)
-def _claim_sql(model: type[LeasedRow], limit: int, lanes: str, columns: tuple[str, ...], using: str) -> str:
+@lru_cache
+def _claim_sql(model: type[LeasedRow], lanes: str, columns: tuple[str, ...], using: str) -> str:
     """The text for "all" lanes, those of "named" queues, the "known" of a position, "suspects", or "sharing" ones."""
-    picked = _picked(model, limit, lanes, using)
+    picked = _picked(model, lanes, using)
     if lanes in _SUSPECTS:
         due = _DUE_SUSPECTS.format(picked=picked)
     else:
         walk = KNOWN_LANES if lanes == "known" else all_lanes(model, named=lanes == "named")
         names = "" if lanes == "known" else "(queue, priority)"
-        due = _DUE.format(
-            lanes=walk, columns=names, picked=picked, limit=limit, open=not_paused("lane.queue", "queue")
-        )
+        due = _DUE.format(lanes=walk, columns=names, picked=picked, open=not_paused("lane.queue", "queue"))
     return _CLAIM.format(
         due=due, table=table_of(model), running=RUNNING, columns=", ".join(columns), by_key=by_key("due")
     )
 
 
-def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:
+def _picked(model: type[LeasedRow], lanes: str, using: str) -> str:
     """SQL of the locking queryset. Its values are literals or named parameters, so one text serves every call."""
     rules, table = model.LEASE, table_of(model)
     found = model._base_manager.using(using).filter(
@@ -143,8 +143,8 @@ def _picked(model: type[LeasedRow], limit: int, lanes: str, using: str) -> str:
         found = found.filter(literally("crash_count = 0"), lane).order_by("available_at", "id")
     if lanes == "known":
         found = found.filter(literally(f"({table}.available_at, {table}.id) > (lane.at, lane.id)"))
-    locked = found.select_for_update(skip_locked=True).values("id", "available_at")[:limit]
+    locked = found.select_for_update(skip_locked=True).values("id", "available_at")[:_ANY]
     with transaction.atomic(using=using):  # Django compiles a locking query only inside a transaction
         sql, params = locked.query.get_compiler(using).as_sql()
-    assert not params, "the claim's text must not depend on values"
-    return str(sql)
+    assert not params and sql.count(f" LIMIT {_ANY} ") == 1, "the claim's text must not depend on values"
+    return str(sql).replace(f" LIMIT {_ANY} ", " LIMIT %(limit)s ")

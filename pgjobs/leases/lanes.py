@@ -14,6 +14,8 @@ from pgjobs.leases.models import LeasedRow
 LOOK_BACK_SECONDS = 0.5
 """In a flood, how long a claim may go on from where the last one ended without looking at the whole again."""
 
+_FLOOD_SECONDS = 0.1  # since the last claim; where they come more rarely, each may look at the whole
+
 # Every pair (queue, priority) that has rows to claim: one index probe a pair, and one more to find the end.
 _ALL_LANES = """
     (SELECT queue, priority FROM {table} WHERE {claimable} ORDER BY queue, priority LIMIT 1)
@@ -54,10 +56,13 @@ class Position:
 
     _lanes: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
     _looked_at: float = 0.0
+    _noted_at: float = 0.0
 
     def usable(self) -> bool:
         """Whether the next claim may go on from here."""
-        return bool(self._lanes) and time.monotonic() - self._looked_at < LOOK_BACK_SECONDS
+        now = time.monotonic()
+        flooded = bool(self._lanes) and now - self._noted_at < _FLOOD_SECONDS
+        return flooded and now - self._looked_at < LOOK_BACK_SECONDS
 
     def looked(self) -> None:
         """The whole has just been looked at."""
@@ -65,6 +70,7 @@ class Position:
 
     def note(self, claimed: list[tuple[Any, ...]]) -> None:
         """Note (priority, available_at, id, queue, ...) rows, in the order of the claim; none to start anew."""
+        self._noted_at = time.monotonic()
         self._lanes = {(row[3], row[0]): (row[1], row[2]) for row in claimed}
 
     def params(self) -> dict[str, list[Any]]:

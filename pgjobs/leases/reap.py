@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,14 @@ class Reaped:
 
     requeued: list[int] = field(default_factory=list)
     exhausted: list[int] = field(default_factory=list)
+    counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    """By queue, kind, and whether the budget is spent."""
+
+    def add(self, other: Reaped) -> None:
+        """Take in what another pass did."""
+        self.requeued += other.requeued
+        self.exhausted += other.exhausted
+        self.counts += other.counts
 
     def __len__(self) -> int:
         return len(self.requeued) + len(self.exhausted)
@@ -50,7 +59,7 @@ moved AS (
         errors = {errors},{lost}
         {cleared}
     WHERE {by_key}
-    RETURNING leased.id, leased.status, leased.queue, leased.{kind}
+    RETURNING leased.id, leased.status, leased.queue, leased.{kind}{mark}
 ),
 noted AS (
     INSERT INTO pgjobs_activity (kind, queue, {column}, target_kind, target_id, details)
@@ -58,8 +67,18 @@ noted AS (
         'label', '{label}', 'ids', to_jsonb((array_agg(id ORDER BY id))[1:5]), 'count', count(*),
         'spent', count(*) FILTER (WHERE moved.status = '{exhausted}'))
     FROM moved JOIN lost USING (id) GROUP BY 2, 3, 5 ORDER BY 5, 2, 3
-)
-SELECT id, status FROM moved"""
+){met}
+SELECT id, status, queue, {kind} FROM moved"""
+
+# A cause is as old as the first job that it has ended, whatever becomes of that job. Lock order: rows, then causes.
+_MET = """,
+met AS (
+    INSERT INTO pgjobs_cause AS cause (fingerprint, ended_at)
+    SELECT DISTINCT fingerprint, statement_timestamp() FROM moved WHERE status = '{exhausted}'
+    ORDER BY fingerprint
+    ON CONFLICT (fingerprint) DO UPDATE
+    SET seen_at = statement_timestamp(), ended_at = COALESCE(cause.ended_at, EXCLUDED.ended_at)
+)"""
 
 # As a rule there is nothing to take back: asked without a transaction, it is one statement instead of three.
 _LAPSED = "lease_expires_at < clock_timestamp()"
@@ -114,8 +133,7 @@ def reap_owner(
     which = "lease_owner = %(owner)s AND (%(only)s::bigint[] IS NULL OR id = ANY(%(only)s::bigint[]))"
     total = Reaped()
     while batch := _reap(model, which, params, using, on_exhausted):
-        total.requeued += batch.requeued
-        total.exhausted += batch.exhausted
+        total.add(batch)
     return total
 
 
@@ -154,8 +172,10 @@ def _reap_batch(
 ) -> Reaped:
     reaped = Reaped()
     with transaction.atomic(using=using):
-        for pk, status in rows(using, _sql(model, which), params):
-            (reaped.exhausted if status == model.LEASE.exhausted else reaped.requeued).append(pk)
+        for pk, status, queue, kind in rows(using, _sql(model, which), params):
+            spent = status == model.LEASE.exhausted
+            (reaped.exhausted if spent else reaped.requeued).append(pk)
+            reaped.counts[queue, kind, spent] += 1
         if reaped.exhausted and on_exhausted is not None:
             on_exhausted(sorted(reaped.exhausted), using)
     return reaped
@@ -177,8 +197,7 @@ def _reap_singly(
         except DatabaseError:
             logger.exception("%s %s cannot be taken back; the others are", model.LEASE.label, pk)
         else:
-            total.requeued += reaped.requeued
-            total.exhausted += reaped.exhausted
+            total.add(reaped)
     return total
 
 
@@ -210,6 +229,8 @@ def _sql(model: type[LeasedRow], which: str) -> str:
         lost=_LOST.format(lost_class=rules.lost_class, lost_fingerprint=rules.lost_fingerprint)
         if rules.lost_class
         else "",
+        met=_MET.format(exhausted=rules.exhausted) if rules.lost_fingerprint else "",
+        mark=", leased.fingerprint" if rules.lost_fingerprint else "",
         cleared=LEASE_CLEARED,
         by_key=by_key("lost"),
     )

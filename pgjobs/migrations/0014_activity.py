@@ -9,6 +9,8 @@ import django.db.models.functions.datetime
 import pgjobs.queue.models
 from django.db import migrations, models
 
+from pgjobs.migrations._patiently import alone
+
 _KNOWN = """
 -- What has failed before is not new on the day of this migration. The rows between two causes are skipped.
 INSERT INTO pgjobs_cause (fingerprint)
@@ -22,28 +24,11 @@ WITH RECURSIVE known(fingerprint) AS (
         ORDER BY job.fingerprint LIMIT 1) AS further)
 SELECT fingerprint FROM known LIMIT 10000;
 """
-# A lock that waits for a long transaction holds up all who come after it, and those that were had before it, of workers,
-# stop every heartbeat. So none is waited for long, and what was had is given up (with the block) before the next try.
-_ALONE = r"""
-DO $$
-DECLARE
-    patience text := current_setting('lock_timeout');
-BEGIN
-    FOR place IN 1..120 LOOP
-        BEGIN
-            PERFORM set_config('lock_timeout', '500ms', true);
-            LOCK TABLE pgjobs_worker, pgjobs_operatoraction, pgjobs_execution, pgjobs_wait IN SHARE ROW EXCLUSIVE MODE;
-            PERFORM set_config('lock_timeout', patience, true);
-            RETURN;
-        EXCEPTION WHEN lock_not_available THEN
-            PERFORM pg_sleep(0.5);
-        END;
-    END LOOP;
-    RAISE lock_not_available USING
-        MESSAGE = 'pgjobs: for two minutes some transaction had written to workers, operator actions, executions or waits',
-        HINT = 'Nothing was changed. End the long transactions (pg_stat_activity), then migrate again.';
-END $$;
-"""
+_ALONE = alone(
+    "pgjobs_worker, pgjobs_operatoraction, pgjobs_execution, pgjobs_wait",
+    mode="SHARE ROW EXCLUSIVE",
+    failed="for two minutes some transaction had written to workers, operator actions, executions or waits",
+)
 _NOTED = r"""
 -- Whoever moves the rows, in whatever language and version, notes it in the same commit.
 CREATE FUNCTION pgjobs_note_worker() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -82,6 +82,7 @@ class Cause(models.Model):
     fingerprint = models.CharField(max_length=40, primary_key=True)
     first_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now(), help_text="to within a day")
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="when it first ended a job")
 
     class Meta:
         default_permissions = ()
@@ -129,12 +130,15 @@ ends AS (
     FROM moved WHERE fingerprint = ANY(%(noted)s::text[]) GROUP BY status, queue, job_type, fingerprint
 ),
 met AS (
-    INSERT INTO pgjobs_cause AS cause (fingerprint)
-    SELECT DISTINCT ends.fingerprint FROM ends
-    WHERE NOT EXISTS (SELECT FROM pgjobs_cause AS known WHERE known.fingerprint = ends.fingerprint
-                      AND known.seen_at > statement_timestamp() - interval '1 day')
-    ORDER BY ends.fingerprint
-    ON CONFLICT (fingerprint) DO UPDATE SET seen_at = statement_timestamp()
+    INSERT INTO pgjobs_cause AS cause (fingerprint, ended_at)
+    SELECT fingerprint, CASE WHEN ended THEN statement_timestamp() END
+    FROM (SELECT fingerprint, bool_or(status <> 'pending') AS ended FROM ends GROUP BY fingerprint) AS each
+    WHERE NOT EXISTS (SELECT FROM pgjobs_cause AS known WHERE known.fingerprint = each.fingerprint
+                      AND known.seen_at > statement_timestamp() - interval '1 day'
+                      AND (known.ended_at IS NOT NULL OR NOT each.ended))
+    ORDER BY fingerprint
+    ON CONFLICT (fingerprint) DO UPDATE
+    SET seen_at = statement_timestamp(), ended_at = COALESCE(cause.ended_at, EXCLUDED.ended_at)
     RETURNING fingerprint, first_at = seen_at AS is_new
 ),
 noted AS (

@@ -183,6 +183,9 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField(db_default=Now())
     last_poll_at = models.DateTimeField(null=True, blank=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
+    end_reason = models.CharField(
+        max_length=200, default="", db_default="", blank=True, help_text="empty: it stopped in order"
+    )
     last_done_at = models.DateTimeField(null=True, blank=True, help_text="latest end of a job or a turn")
     busy = models.IntegerField(null=True, blank=True, help_text="slots in use at the last heartbeat")
     rss_bytes = models.BigIntegerField(null=True, blank=True, help_text="memory at the last heartbeat")

@@ -155,6 +155,11 @@ def _settle_unless_locked(special: list[Ended], *, using: str) -> set[int]:
     return set().union(*(_settle_unless_locked([one], using=using) for one in special))
 
 
+def settle_nothing(*, using: str) -> None:
+    """The statement of most settlements, for none: the session is then open, and knows its plan."""
+    rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, as_given(()))
+
+
 def landed(ended: Sequence[Ended], *, using: str) -> set[int]:
     """Of attempts whose settlement moved no row: the ids whose end this same attempt has written before.
 

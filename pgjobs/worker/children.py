@@ -45,6 +45,14 @@ class Child:
         """Whether its rows are to be handed back unspent: it signed off, or it was killed on purpose."""
         return signed_off(self.ledger) or (self.killed and self.process.returncode == -signal.SIGKILL)
 
+    @property
+    def died_of(self) -> str:
+        """How it died, for people; empty when it ended in order."""
+        code = self.process.returncode
+        if self.ended_in_order or code is None:
+            return ""
+        return f"killed by {_signal(-code)}" if code < 0 else f"left with exit code {code}, without a word"
+
     def send(self, number: int) -> None:
         """Send a signal; a process that is gone does not mind."""
         if self.process.returncode is None:
@@ -83,6 +91,13 @@ class Child:
         """Let go of pipe and ledger."""
         os.close(self.lifeline)
         os.close(self.ledger)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def start(options: WorkerOptions, slot: str, news: int) -> Child:

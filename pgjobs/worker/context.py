@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.db import Error, connections
+
 from pgjobs import codec
 from pgjobs.conf import get_settings
+from pgjobs.connections import cut_off
 from pgjobs.databases import covering
 from pgjobs.exceptions import InvalidOption, JobTimeout, LeaseLost, PgJobsError
 from pgjobs.queue.finish import finishing
@@ -28,6 +31,8 @@ class JobContext:
         self._stopping = stopping
         self.finished = False
         """Whether :meth:`finish` has committed."""
+        self.cut_off: BaseException | None = None
+        """What :meth:`finish` raised when the server went away from under it: the handler's doing least of all."""
 
     @property
     def job_id(self) -> int:
@@ -69,7 +74,8 @@ class JobContext:
         """One short transaction: what the block writes and the job's success commit together, or not at all.
 
         ``result`` must be storable as JSON. Raises :class:`LeaseLost` before the block when the job is no longer
-        this attempt's, and :class:`CommitLost` when the block closed the connection.
+        this attempt's, and :class:`CommitLost` when the block closed the connection. What the database raises when
+        the server goes away inside costs no attempt, a few times, if the handler lets it pass.
         """
         self._check()
         if self.finished:
@@ -77,14 +83,18 @@ class JobContext:
         text = None if result is None else encode_result(result)
         holding = self._holding
         holding.finishing = True
+        session: Any = None
         try:
             with (
                 finishing(holding.job, text, using=self._using, keep_trying=lambda: holding.surely_held),
                 covering(self._using, "ctx.finish()", holding.job.job_type),
             ):
+                session = connections[self._using].connection
                 yield
-        except BaseException:
+        except BaseException as error:
             holding.finishing = False
+            if isinstance(error, Error) and cut_off(error, session):
+                self.cut_off = error
             raise
         self.finished = True
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -43,8 +44,13 @@ from pgjobs.worker.deadlines import bounded
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe, project_frame
+from pgjobs.worker.service import RECONNECT
 
 logger = logging.getLogger("pgjobs.worker")
+
+_GIVEN_BACK = 3
+"""Attempts of one job that a process gives back because the server went away from under ``ctx.finish``."""
+_MOST_CUT_OFF = 10_000
 
 Settled = Callable[[Holding, Ended], None]
 
@@ -66,6 +72,9 @@ class Executor:
         self._settled = settled
         self._confirm = confirm
         self._stopping = stopping
+        self._lock = threading.Lock()
+        self._cut_off: dict[int, int] = {}
+        """Job -> how often the server went away from under its ``ctx.finish`` in this process."""
 
     def is_async(self, holding: Holding) -> bool:
         """Whether the handler belongs on the event loop."""
@@ -77,7 +86,8 @@ class Executor:
         try:
             outcome = self._before(holding) or self._called(holding, context)
         finally:
-            clean_up(*_names(holding))
+            ran = math.inf if holding.timed_out else clock.now() - holding.started_at
+            clean_up(*_names(holding), ran=ran)
         self._end(holding, context, outcome)
 
     def _called(self, holding: Holding, context: JobContext) -> Outcome:
@@ -89,7 +99,7 @@ class Executor:
                 lambda: returned(handler.function(*arguments[0], **arguments[1]), context),
             )
         except BaseException as error:
-            return self._raised(holding, error)
+            return self._raised(holding, context, error)
 
     async def run_async(self, holding: Holding) -> None:
         """The same for a coroutine function; synchronous ORM calls inside it get a thread of their own."""
@@ -109,7 +119,7 @@ class Executor:
                 except BaseException as error:
                     if isinstance(error, TimeoutError) and self._is_late(holding):
                         error = JobTimeout(holding.lease.pk, handler.timeout or 0)
-                    outcome = self._raised(holding, error)
+                    outcome = self._raised(holding, context, error)
                 holding.task = None
             if scope in SyncToAsync.context_to_thread_executor:
                 await sync_to_async(clean_up)(*_names(holding))
@@ -141,8 +151,10 @@ class Executor:
             raise Fail(f"the payload is {type(payload).__name__}, not an object of keyword arguments")
         return handler, ((context,) if handler.takes_context else (), payload)
 
-    def _raised(self, holding: Holding, error: BaseException) -> Outcome:
+    def _raised(self, holding: Holding, context: JobContext, error: BaseException) -> Outcome:
         """What an exception comes to."""
+        if error is context.cut_off and (wait := self._given_back(holding.lease.pk)) is not None:
+            return Snoozed(wait, codec.storable_text(f"ctx.finish() broke off: {_text(error)}", 500))
         match error:
             case AlreadyProduced(key=key):
                 return AlreadyExisted(key)
@@ -179,6 +191,17 @@ class Executor:
         except Exception:
             logger.exception("job_type=%s its retry policy raised", holding.job.job_type)
             return 60.0
+
+    def _given_back(self, pk: int) -> float | None:
+        """Seconds until the attempt of a job whose ``ctx.finish`` was cut off is made again; None: it is spent.
+
+        A job whose own statement brings the server down must come to its end.
+        """
+        with self._lock:
+            if len(self._cut_off) > _MOST_CUT_OFF:
+                self._cut_off.clear()
+            times = self._cut_off[pk] = self._cut_off.get(pk, 0) + 1
+        return RECONNECT.delay(times) if times <= _GIVEN_BACK else None
 
     def _is_late(self, holding: Holding) -> bool:
         return holding.deadline is not None and clock.now() >= holding.deadline

@@ -31,6 +31,8 @@ class GroupWriter(Service, Generic[Request]):
         self._deferred: list[Request] = []
         self._worked_at: float | None = None
         """When something was last written on the present connection."""
+        self._expected_at: float | None = None
+        """When to be ready for requests that will come."""
         self._empty = threading.Event()
         self._empty.set()
 
@@ -40,6 +42,22 @@ class GroupWriter(Service, Generic[Request]):
         if self._empty.is_set():
             self._empty.clear()  # in this order: the tick that the wake brings sets it again
         self.wake()
+
+    def expect(self) -> None:
+        """There will be requests: be :meth:`ready` in a moment, when whoever else was woken has had its turn.
+
+        Never blocks on the database.
+        """
+        if self._worked_at is None and self._expected_at is None:
+            self._expected_at = clock.now() + _MOMENT
+            self.wake()
+
+    def ready(self) -> None:
+        """Connect, and have planned what will be asked for: on a fresh session that takes far longer than the write."""
+
+    def needed(self) -> bool:
+        """Whether there may be requests before long, so that the connection is kept."""
+        return False
 
     def defer(self, request: Request) -> None:
         """From within :meth:`write`: a row of this request is locked by somebody; try it again in a moment."""
@@ -55,6 +73,7 @@ class GroupWriter(Service, Generic[Request]):
 
     def tick(self) -> None:
         """Write until nothing is left but what is locked elsewhere."""
+        self._ready_if_due()
         self._requests.extend(self._deferred)
         self._deferred = []
         while self._in_hand or self._requests:
@@ -70,10 +89,22 @@ class GroupWriter(Service, Generic[Request]):
         if self._requests:
             self._empty.clear()
             self.wake()
-        elif self._worked_at is not None and clock.now() - self._worked_at >= _LINGER:
+        elif self._worked_at is not None and clock.now() - self._worked_at >= _LINGER and not self.needed():
             connections.drop(self.using)
             self._worked_at = None
         self.interval = _FOREVER if self._worked_at is None else _LINGER
+        if self._expected_at is not None:
+            self.interval = max(self._expected_at - clock.now(), 0.0)
+
+    def _ready_if_due(self) -> None:
+        if self._expected_at is None:
+            return
+        if self._worked_at is None and not self._requests:
+            if clock.now() < self._expected_at:
+                return
+            self._worked_at = clock.now()
+            self.ready()
+        self._expected_at = None
 
     def last_tick(self) -> None:
         """The same: nothing is left behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
 from pgjobs.leases.renew import renew
 from pgjobs.queue.progress import write_progress
-from pgjobs.worker import clock, deadlines, lingering, registration
+from pgjobs.worker import clock, deadlines, keeping, lingering, registration
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.kinds import KINDS, Kind
 from pgjobs.worker.options import WorkerOptions
@@ -19,6 +20,8 @@ from pgjobs.worker.registration import Vitals
 from pgjobs.worker.service import Service
 
 logger = logging.getLogger("pgjobs.worker")
+
+_LOOK_FOR_SILENT = 30.0  # seconds; every worker looks after the others
 
 
 class Heartbeat(Service):
@@ -45,6 +48,7 @@ class Heartbeat(Service):
         self._vitals = vitals
         self._on_stuck = on_stuck
         self._renewed_at = clock.now()
+        self._silent_due = self._renewed_at
         self._progress: dict[Holding, str] = {}
         """Of each holding what was written last."""
         self._asked = threading.Condition()
@@ -72,6 +76,7 @@ class Heartbeat(Service):
         """Whatever is due."""
         for holding in deadlines.enforce(self._holdings.all(), get_settings().stuck_grace_seconds):
             self._on_stuck(holding)
+        keeping.give_up()
         lingering.tell(self._holdings.all(), get_settings().workflow_slow_turn_seconds)
         if self._renew_now or clock.now() - self._renewed_at >= self._options.heartbeat_seconds:
             self._renew()
@@ -85,6 +90,9 @@ class Heartbeat(Service):
                 self._renew_kind(kind)
             registration.touch(self._options.name, self._vitals(), using=self.using)
             self._renewed_at = asked_at
+            if asked_at >= self._silent_due:
+                self._silent_due = asked_at + _LOOK_FOR_SILENT * random.uniform(0.8, 1.2)
+                registration.note_silent(using=self.using)
         finally:
             with self._asked:
                 self._round += 1

@@ -13,8 +13,9 @@ from django.db import connections
 
 from pgjobs.backoff import Backoff
 from pgjobs.conf import get_settings
-from pgjobs.connections import drop, rows
+from pgjobs.connections import drop, is_direct, rows
 from pgjobs.queue.enqueue import CHANNEL
+from pgjobs.sessions import is_direct
 from pgjobs.worker import clock
 from pgjobs.worker.service import Service
 
@@ -71,7 +72,7 @@ class Listener(Service):
         listening = psycopg.connect(**params, autocommit=True)
         self._connection = listening
         listening.execute(f"LISTEN {self._own}")
-        self._probes_itself = self._alias == self.using and _is_direct(listening)
+        self._probes_itself = self._alias == self.using and is_direct(listening)
         if self._probes_itself:
             self._listen(listening)
         self._probe_due = 0.0
@@ -133,9 +134,3 @@ class Listener(Service):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _is_direct(session: psycopg.Connection[Any]) -> bool:
-    """Whether the server process behind the session is the one it was introduced to: a pooler makes a number up."""
-    found = session.execute("SELECT pg_backend_pid()").fetchone()
-    return found is not None and found[0] == session.info.backend_pid

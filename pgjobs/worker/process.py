@@ -20,7 +20,7 @@ from pgjobs.conf import get_settings
 from pgjobs.exceptions import JobTimeout
 from pgjobs.leases.release import release
 from pgjobs.queue.attempts import ClaimedJob, Ended
-from pgjobs.worker import clock, registration
+from pgjobs.worker import clock, keeping, registration
 from pgjobs.worker.dispatch import Dispatch
 from pgjobs.worker.executor import Executor
 from pgjobs.worker.heartbeat import Heartbeat
@@ -113,6 +113,7 @@ class WorkerProcess:
             pace=self._pace,
             statistics=self._statistics,
             hearing=lambda: self._listener is not None and self._listener.hearing,
+            on_claimed=self._settler.expect,
             on_drained=lambda: self._requests.put(_DRAINED),
             on_suspects=self._tell_supervisor,
         )
@@ -131,6 +132,7 @@ class WorkerProcess:
         if self._ledger is not None:
             self._heartbeat.on_turn = self._ledger.beat
             self._producer.on_turn = self._turned
+        keeping.begin()
         for service in self._services():
             service.on_broken = lambda: self._requests.put(_RECYCLE)
             service.start()
@@ -239,6 +241,7 @@ class WorkerProcess:
             logger.warning("worker=%s could not sign off: %s", self._options.name, error)
         finally:
             connections.drop(self._using)
+            keeping.end()
         if idle:
             self._slots.close()
         logger.info("worker=%s stopped idle=%s handed_back=%s", self._options.name, idle, released)
@@ -300,7 +303,7 @@ class WorkerProcess:
         self._requests.put(_RECYCLE)
 
     def _ended(self, holding: Holding, ended: Ended) -> None:
-        self._pace.note(ended.seconds)
+        self._pace.note(ended.job.job_type, ended.seconds)
         self._settler.settled(holding, ended)
 
     def _parked(self, seconds: float) -> None:

@@ -26,6 +26,7 @@ from pgjobs.worker.statistics import Statistics
 from pgjobs.worker.sweeper import Sweeper
 
 _STALLED = 1.0  # seconds for which rows may wait in this process while nothing of it begins
+_LATE = 0.1  # the same where rows were claimed because a slot was to be free in a moment
 _MOMENT = 0.1
 _SUSPECTS_IN_A_ROW = 100
 """One process runs so many of them, one after another; then a fresh one does."""
@@ -48,6 +49,7 @@ class Producer(Service):
         pace: Pace,
         statistics: Statistics,
         hearing: Callable[[], bool],
+        on_claimed: Callable[[], None],
         on_drained: Callable[[], None],
         on_suspects: Callable[[], None],
     ) -> None:
@@ -59,12 +61,15 @@ class Producer(Service):
         self._statistics = statistics
         self._refill_at = slots.size - 1
         self._hearing = hearing
+        self._on_claimed = on_claimed
         self._on_drained = on_drained
         self._on_suspects = on_suspects
         self._kinds = known_kinds()
         self._lookout = Lookout(self._kinds, options.queues, using=using)
         self._reaper = (
-            Reaper(get_settings().reap_seconds, using=using, on_requeued=on_suspects)
+            Reaper(
+                get_settings().reap_seconds, using=using, on_requeued=on_suspects, counted=statistics.reaped
+            )
             if options.reaper
             else None
         )
@@ -74,6 +79,8 @@ class Producer(Service):
         """In a flood of one kind, when to ask again for another that had nothing."""
         self._doubtful: dict[uuid.UUID, tuple[Kind, float]] = {}
         self._hungry = True
+        self._foreseen = math.inf
+        """Seconds until a slot is known to be free in a moment."""
         self._idle_polls = 0
         self._alarm = math.inf
         self._alarm_lock = threading.Lock()
@@ -130,7 +137,7 @@ class Producer(Service):
             self._reaper.run_if_due()
         if not self._options.suspect:
             self.sweeper.run_if_due()  # also without a reaper: nobody else wakes what is due
-        if self._slots.stalled(_STALLED):
+        if self._slots.stalled(self._patience()):
             self._hand_back(self._slots.take_waiting())
         room = self._room()
         found = self._claim(room) if room > 0 else 0
@@ -170,13 +177,26 @@ class Producer(Service):
         if self._options.suspect and (len(self._holdings) or self._claimed >= _SUSPECTS_IN_A_ROW):
             return 0  # one at a time: were two in hand, a death would charge both
         ahead = 0 if self._options.suspect else self._pace.ahead()
+        soon = 0 if ahead else self._free_soon()
         # Above this many in hand there is no hurry: below it a slot is idle, or half of what is ahead is used up.
-        self._refill_at = self._slots.size - 1 if not ahead else self._slots.size + ahead // 2
+        self._refill_at = self._slots.size + (ahead // 2 if ahead else soon - 1)
         in_hand = self._slots.in_hand
         if in_hand > self._refill_at:
             return 0
         # At most half of what is ahead in one claim: so the next one is under way while the slots have the first half.
-        return min(self._slots.size + ahead - in_hand, max(self._slots.size - in_hand, 0) + (ahead + 1) // 2)
+        at_once = max(self._slots.size - in_hand, 0) + (ahead + 1) // 2 + soon
+        return min(self._slots.size + ahead + soon - in_hand, at_once)
+
+    def _free_soon(self) -> int:
+        """Slots that will be free in a moment; and note when the next one is so near to it."""
+        self._foreseen = math.inf
+        if self._options.suspect or not self._pace.foresees():
+            return 0
+        soon, self._foreseen = self._pace.ending(self._slots.running())
+        return soon
+
+    def _patience(self) -> float:
+        return _STALLED if self._pace.ahead() else _LATE
 
     def _claim(self, limit: int) -> int:
         """Claim from each kind in turn.
@@ -221,6 +241,8 @@ class Producer(Service):
         holdings = self._holdings.add(claimed, asked_at)
         if not self.stopping:  # what arrives after that is handed back with the rest
             self._slots.run(holdings)
+            if claimed:
+                self._on_claimed()
         if claimed and self._options.suspect:
             self._claimed, self._claimed_at = self._claimed + 1, clock.now()
         return len(claimed)
@@ -247,13 +269,16 @@ class Producer(Service):
     def _pause(self, found: int, room: int) -> float:
         if found >= room > 0 and self._slots.in_hand <= self._refill_at:
             return 0.0
+        until_foreseen = self._foreseen if found >= room else math.inf
+        if self._slots.in_hand > self._slots.busy:
+            until_foreseen = min(until_foreseen, self._patience())
         if self._options.drain or self._options.suspect:
-            return self._drained_pause(found)
+            return min(self._drained_pause(found), until_foreseen)
         # Rows that wait for a slot here are work too: an idle sleep would keep them from whoever has a free one.
         idle = not found and room > 0 and self._slots.in_hand == self._slots.busy
         self._idle_polls = self._idle_polls + 1 if idle else 0
         pause = self._next_due() if self._idle_polls else math.inf
-        return min(pause, self._idle_pause())
+        return min(pause, self._idle_pause(), until_foreseen)
 
     def _idle_pause(self) -> float:
         """Until the next poll or chore: longer the longer nothing was found, where notifications are heard."""

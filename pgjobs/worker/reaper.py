@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import random
@@ -11,7 +12,8 @@ from pgjobs.backoff import Backoff
 from pgjobs.leases.reap import Reaped, reap_lapsed
 from pgjobs.queue import acknowledging, activity
 from pgjobs.worker import clock, registration
-from pgjobs.worker.kinds import KINDS
+from pgjobs.worker.kinds import JOBS, KINDS
+from pgjobs.worker.statistics import count_reaped
 
 logger = logging.getLogger("pgjobs.worker")
 
@@ -23,8 +25,17 @@ _INTERVALS_SEEN = 2.5
 class Reaper:
     """Reaps when due; jittered, so that many workers do not look at the same moment."""
 
-    def __init__(self, interval: float, *, using: str, on_requeued: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        interval: float,
+        *,
+        using: str,
+        on_requeued: Callable[[], None] | None = None,
+        counted: Callable[[Reaped], None] | None = None,
+    ) -> None:
         self._using = using
+        self._counted = counted or functools.partial(count_reaped, using=using)
+        """Told of the jobs of each batch."""
         self._on_requeued = on_requeued
         self._interval = interval
         self._pace = Backoff(base=interval, cap=interval, jitter=0.2)
@@ -67,8 +78,9 @@ class Reaper:
         total = Reaped()
         for kind in KINDS:
             while batch := reap_lapsed(kind.model, using=self._using, on_exhausted=kind.on_exhausted):
-                total.requeued += batch.requeued
-                total.exhausted += batch.exhausted
+                total.add(batch)
+                if kind is JOBS:
+                    self._counted(batch)
         if total.requeued and self._on_requeued is not None:
             self._on_requeued()
         if total:

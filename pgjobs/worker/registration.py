@@ -18,6 +18,7 @@ from pgjobs import __version__
 from pgjobs.codec import storable_text
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
+from pgjobs.queue.stats import silence_seconds
 from pgjobs.worker.options import WorkerOptions
 
 logger = logging.getLogger("pgjobs.worker")
@@ -33,14 +34,29 @@ _TOUCH = """
 UPDATE pgjobs_worker SET heartbeat_at = clock_timestamp(),
     last_poll_at = clock_timestamp() - make_interval(secs => %(poll_age)s),
     last_done_at = COALESCE(clock_timestamp() - make_interval(secs => %(done_age)s::float8), last_done_at),
-    busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint,
+    end_reason = '', busy = %(busy)s, draining = %(draining)s, rss_bytes = %(rss)s::bigint,
     chores = (SELECT COALESCE(jsonb_object_agg(name, clock_timestamp() - make_interval(secs => age::float8)), '{}')
               FROM jsonb_each(%(chores)s::jsonb) AS each(name, age))
 WHERE id IN (SELECT id FROM pgjobs_worker WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED)"""
 
 _CLOSE = """
-UPDATE pgjobs_worker SET stopped_at = clock_timestamp() WHERE id IN (
+UPDATE pgjobs_worker SET stopped_at = clock_timestamp(), end_reason = %(reason)s WHERE id IN (
     SELECT id FROM pgjobs_worker WHERE name = %(name)s AND stopped_at IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
+
+# Once for each silence: who is heard of again is as it was. Rows that were silent before are no news any more.
+_NOTE_SILENT = """
+WITH silent AS (
+    UPDATE pgjobs_worker SET end_reason = 'silent' WHERE id IN (
+        SELECT id FROM pgjobs_worker
+        WHERE stopped_at IS NULL AND end_reason = '' AND heartbeat_at > clock_timestamp() - interval '1 day'
+          AND heartbeat_at < clock_timestamp() - make_interval(secs => %(age)s)
+        ORDER BY id LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING name, code_version, queues, heartbeat_at
+)
+INSERT INTO pgjobs_activity (kind, target_kind, target_id, details)
+SELECT 'worker_stopped', 'worker', name,
+       jsonb_build_object('version', code_version, 'queues', queues, 'end', 'silent', 'heard_at', heartbeat_at)
+FROM silent ORDER BY heartbeat_at"""
 
 # It claims nothing, so to whoever looks for workers it is one that has stopped, with no slots; its chore is told of.
 _REAPED = """
@@ -141,9 +157,17 @@ def touch(name: str, vitals: Vitals, *, using: str) -> None:
     rows(using, _TOUCH, {"name": name, "rss": _rss_bytes(), **said})
 
 
-def close(name: str, *, using: str) -> None:
-    """Say that the process has ended; also called for it by its supervisor. Waits for nobody who holds the row."""
-    rows(using, _CLOSE, {"name": name})
+def close(name: str, *, reason: str = "", using: str) -> None:
+    """Say that the process has ended; also called for it by its supervisor, with a ``reason`` if it has died.
+
+    Waits for nobody who holds the row.
+    """
+    rows(using, _CLOSE, {"name": name, "reason": reason})
+
+
+def note_silent(*, using: str) -> None:
+    """Note workers of which nothing is heard any more and nobody has said that they ended, one line each."""
+    rows(using, _NOTE_SILENT, {"age": silence_seconds()})
 
 
 def forget_old(*, using: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psycopg
 from django.db import Error
 
-from pgjobs import connections
+from pgjobs import connections, sessions
 from pgjobs.backoff import Backoff
 
 logger = logging.getLogger("pgjobs.worker")
@@ -81,6 +81,7 @@ class Service:
 
     def _run(self) -> None:
         connections.quiet(self.using)
+        sessions.keep_statements(self.using)
         while not self.stopping:
             self._wake.clear()
             if not self.stopping:

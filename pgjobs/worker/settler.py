@@ -12,7 +12,7 @@ from pgjobs.connections import is_outage
 from pgjobs.exceptions import LeaseLost
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Finished, Raised, Snoozed
-from pgjobs.queue.settle import landed, settle, still_held, written
+from pgjobs.queue.settle import landed, settle, settle_nothing, still_held, written
 from pgjobs.worker.group import GroupWriter
 from pgjobs.worker.holdings import Holding, Holdings
 
@@ -41,6 +41,14 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
     def settled(self, holding: Holding, ended: Ended) -> None:
         """Take an end in."""
         self.put((holding, ended))
+
+    def ready(self) -> None:
+        """Send the settlement that most jobs need, of no job."""
+        settle_nothing(using=self.using)
+
+    def needed(self) -> bool:
+        """While jobs are in hand."""
+        return len(self._holdings) > 0
 
     def write(self, group: list[tuple[Holding, Ended]]) -> None:
         """A row that the database refuses does not hold up the others; its lease is left to lapse."""

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from pgjobs.worker import clock
 from pgjobs.worker.dispatch import Dispatch
@@ -29,7 +29,8 @@ class Slots:
         self._waiting: deque[Holding] = deque()
         self._running: set[Holding] = set()
         self._stuck: set[Holding] = set()
-        self._begun_at = clock.now()
+        self._moved_at = clock.now()
+        """When a row last began, or came to wait."""
         self._inbox: queue.SimpleQueue[Holding | None] = queue.SimpleQueue()
         self._free_threads = 0
         self._threads: list[threading.Thread] = []
@@ -51,10 +52,12 @@ class Slots:
         """Rows that were given up and have not come back."""
         return len(self._stuck)
 
-    def run(self, holdings: Iterable[Holding]) -> None:
+    def run(self, holdings: Sequence[Holding]) -> None:
         """Take rows in: each begins as soon as a slot is free, in this order."""
         with self._lock:
-            self._waiting.extend(holdings)
+            if holdings:
+                self._waiting.extend(holdings)
+                self._moved_at = clock.now()
             self._begin_waiting()
 
     def wait_idle(self, timeout: float) -> bool:
@@ -70,9 +73,14 @@ class Slots:
                 self._stuck.add(holding)
                 self._idle.notify_all()
 
+    def running(self) -> list[Holding]:
+        """A copy to walk over."""
+        with self._lock:
+            return list(self._running)
+
     def stalled(self, seconds: float) -> bool:
         """Whether rows wait here while nothing has begun for so long: others may have free slots."""
-        return bool(self._waiting) and clock.now() - self._begun_at > seconds
+        return bool(self._waiting) and clock.now() - self._moved_at > seconds
 
     def take_waiting(self) -> list[Holding]:
         """Take back what has not begun."""
@@ -104,7 +112,7 @@ class Slots:
                 return
 
     def _next(self) -> Holding:
-        self._begun_at = clock.now()
+        self._moved_at = clock.now()
         holding = self._waiting.popleft()
         self._running.add(holding)
         return holding

@@ -12,6 +12,7 @@ from django.db import Error, transaction
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import brief_locks, busy, is_outage
+from pgjobs.leases.reap import Reaped
 from pgjobs.queue import hours, rollups
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Abandoned, Finished, Snoozed, Succeeded
@@ -23,6 +24,7 @@ from pgjobs.worker import clock
 logger = logging.getLogger("pgjobs.worker")
 
 _FLUSH_EVERY = 10.0
+_PATIENCE = "1s"
 _PRUNE_EVERY = 3600.0
 _ADD_UP_EVERY = 600.0
 _FIELDS = {
@@ -31,6 +33,31 @@ _FIELDS = {
     JobStatus.DEAD: "dead",
     JobStatus.PENDING: "retried",
 }
+
+
+def count_reaped(reaped: Reaped, *, using: str) -> None:
+    """As :meth:`Statistics.reaped`, written at once: for a process that keeps no figures.
+
+    Those that cannot be written now are lost: the rows have been taken back already.
+    """
+    try:
+        with transaction.atomic(using=using):
+            brief_locks(using, _PATIENCE)
+            rollups.add(_tallied(reaped), using=using)
+    except Error:
+        logger.exception("the figures of %s reaped jobs cannot be written", len(reaped))
+
+
+def _tallied(reaped: Reaped) -> dict[tuple[str, str], Tally]:
+    """Attempts that ended with their worker. How long they ran nobody knows."""
+    tallies: dict[tuple[str, str], Tally] = {}
+    for (queue, job_type, spent), jobs in reaped.counts.items():
+        tally = tallies.setdefault((queue, job_type), Tally())
+        if spent:
+            tally.dead += jobs
+        else:
+            tally.retried += jobs
+    return tallies
 
 
 class Statistics:
@@ -68,6 +95,10 @@ class Statistics:
             for ended in group:
                 if not isinstance(ended.outcome, Snoozed | Abandoned):
                     self._count(ended)
+
+    def reaped(self, reaped: Reaped) -> None:
+        """Jobs were taken back from workers that died, who have taken with them what they had counted."""
+        self._take_back(_tallied(reaped))
 
     def _count(self, ended: Ended) -> None:
         """Add one attempt. The lock is held."""
@@ -121,10 +152,11 @@ class Statistics:
             logger.exception("the figures of this minute cannot be written yet; work goes on")
 
     def _take_back(self, tallies: dict[tuple[str, str], Tally]) -> None:
+        """Add figures to what the next flush writes."""
         with self._lock:
             for key, tally in tallies.items():
                 if key in self._tallies:
                     self._tallies[key].add(tally)
                 else:
                     self._tallies[key] = tally
-            self._due = clock.now() + _FLUSH_EVERY
+            self._due = min(self._due, clock.now() + _FLUSH_EVERY)

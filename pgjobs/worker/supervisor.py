@@ -20,9 +20,10 @@ from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner, still_owned
 from pgjobs.worker import clock, registration
 from pgjobs.worker.children import Child, start
-from pgjobs.worker.kinds import KINDS, Kind, known_kinds
+from pgjobs.worker.kinds import JOBS, KINDS, Kind, known_kinds
 from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
 from pgjobs.worker.probes import Probes
+from pgjobs.worker.statistics import count_reaped
 
 logger = logging.getLogger("pgjobs.supervisor")
 
@@ -184,7 +185,7 @@ class Supervisor:
                 self._give_back_kind(child, kind)
             if any(still_owned(kind.model, child.name, using=self._using) for kind in KINDS):
                 continue  # the server has not ended its last session yet: at the next turn
-            registration.close(child.name, using=self._using)
+            registration.close(child.name, reason=child.died_of, using=self._using)
             self._to_give_back.remove(child)
             child.close()
 
@@ -206,6 +207,8 @@ class Supervisor:
             ]  # charged above, or at the next turn: never handed back unspent
             release_owner(kind.model, child.name, spare=spare, using=self._using)
         if reaped:
+            if kind is JOBS:
+                count_reaped(reaped, using=self._using)
             logger.warning(
                 "worker=%s gave back %s requeued=%s exhausted=%s",
                 child.name,

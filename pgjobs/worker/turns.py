@@ -15,7 +15,7 @@ from django.db import Error, connections, transaction
 
 from pgjobs import codec
 from pgjobs.conf import get_settings
-from pgjobs.connections import OUTAGE, is_outage, passing, still_in_transaction
+from pgjobs.connections import cut_off, passing, still_in_transaction
 from pgjobs.databases import covering
 from pgjobs.exceptions import CommitLost, Diverged, LeaseLost, TooManyCalls
 from pgjobs.leases.fence import hold_in
@@ -69,11 +69,13 @@ class Turns:
         turn = Turn(self, holding)
         replay = Replay(holding.execution, turn)
         replay.history.tolerant = definition.on_divergence == "warn"
-        holding.body_thread, holding.called_at = threading.get_ident(), clock.now()
+        began = clock.now()
+        holding.body_thread, holding.called_at = threading.get_ident(), began
         try:
             self._run_body(definition, replay, turn, holding)
         finally:
-            clean_up(holding.lease.label, holding.lease.pk, holding.execution.workflow_name)
+            label, pk = holding.place
+            clean_up(label, pk, holding.execution.workflow_name, ran=clock.now() - began)
             _warn(holding.lease.pk, replay.history.warnings)
         if replay.suspended or holding.lost:
             self._holdings.drop([holding])
@@ -192,7 +194,7 @@ class Turn:
             self._holding.lost = True
             raise Stopped from None
         except Error as error:
-            if not passing(error) and not _outage(error, session):
+            if not passing(error) and not cut_off(error, session):
                 raise
             self._break_off(error)
         if not committed:
@@ -240,11 +242,6 @@ class Turn:
     def bounded(self, seconds: float | None, work: Callable[[], object]) -> object:
         """By an exception raised in this thread."""
         return bounded(self._holding, seconds, work)
-
-
-def _outage(error: Error, session: Any) -> bool:
-    """Whether the server was away when a transaction was opened, or has gone away from under it."""
-    return is_outage(error) if session is None else isinstance(error, OUTAGE) and session.closed
 
 
 def encode_output(output: Any) -> str:

@@ -37,7 +37,7 @@ ORDER BY failed.id, wait.id"""
 _REOPEN = """
 UPDATE pgjobs_wait
 SET resolved_at = NULL, resolution = NULL, created_at = clock_timestamp(),
-    wake_at = clock_timestamp() + (wake_at - created_at)
+    wake_at = CASE WHEN isfinite(wake_at) THEN clock_timestamp() + (wake_at - created_at) ELSE wake_at END
 WHERE id = ANY(%(waits)s::bigint[])"""
 
 

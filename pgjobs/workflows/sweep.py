@@ -24,7 +24,7 @@ REPAIR_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
 
 _DUE = """
-SELECT id, wake_at, execution_id FROM pgjobs_wait
+SELECT id, wake_at::text, execution_id FROM pgjobs_wait
 WHERE resolved_at IS NULL AND wake_at IS NOT NULL AND wake_at <= statement_timestamp()
   AND (wake_at, id) > (%(wake_at)s::timestamptz, %(id)s)
 ORDER BY wake_at, id LIMIT %(limit)s"""
@@ -49,16 +49,19 @@ WHERE wait.id = ANY(%(ids)s::bigint[]) AND wait.execution_id = ANY(%(locked)s::b
   AND wait.resolved_at IS NULL AND wait.wake_at <= statement_timestamp()
 RETURNING wait.execution_id, wait.id"""
 
-SECONDS_TO_WAIT_SQL = """extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
-    WHERE resolved_at IS NULL AND wake_at IS NOT NULL) - statement_timestamp())::float8"""
-"""An SQL expression: seconds until the first wait is due, below 0 when it is overdue, null when none waits."""
+SECONDS_TO_WAIT_SQL = """(date_part('epoch', (SELECT min(wake_at) FROM pgjobs_wait
+    WHERE resolved_at IS NULL AND wake_at IS NOT NULL)) - date_part('epoch', statement_timestamp()))"""
+"""An SQL expression: seconds until the first wait is due, below 0 when it is overdue, null when none waits.
+
+A difference of seconds, not of times, here and below: somebody may have written ``infinity`` or ``-infinity`` by hand.
+"""
 
 # The very first, and the first that is not overdue by a second: two probes of the partial index.
 _SECONDS = f"""
 SELECT {SECONDS_TO_WAIT_SQL},
-       extract(epoch FROM (SELECT min(wake_at) FROM pgjobs_wait
-                           WHERE resolved_at IS NULL AND wake_at > statement_timestamp() - interval '1 second')
-                          - statement_timestamp())::float8"""  # noqa: S608 - a constant
+       date_part('epoch', (SELECT min(wake_at) FROM pgjobs_wait
+                           WHERE resolved_at IS NULL AND wake_at > statement_timestamp() - interval '1 second'))
+       - date_part('epoch', statement_timestamp())"""  # noqa: S608 - a constant
 
 # A window of the awaited jobs and children: has the target ended, or gone?
 _TARGETS = """
@@ -127,7 +130,7 @@ def sweep_due(*, using: str, limit: int = 500) -> int:
     An answer of ``limit`` means that there may be more. When little is due, a window of repairs is done too,
     at most every :data:`REPAIR_SECONDS`.
     """
-    done, position = 0, (_BEGINNING, 0)
+    done, position = 0, ("-infinity", 0)
     while not done:
         params = {"wake_at": position[0], "id": position[1], "limit": limit}
         due = rows(using, _DUE, params)

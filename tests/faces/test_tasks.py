@@ -11,6 +11,8 @@ from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from pgjobs.health import happenings
+from pgjobs.management.commands import pgjobs_events
 from pgjobs.models import Activity, OperatorAction, QueuePause
 from pgjobs.queue import pauses, rollups
 from pgjobs.queue.rollups import Tally
@@ -288,3 +290,28 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert "eva paused queue mail until infinity" in capsys.readouterr().out
     with pytest.raises(CommandError, match="--workflow: Nothing is known of a type 'nohow'"):
         call_command("pgjobs_events", "--workflow", "nohow")
+
+
+@pytest.mark.parametrize("filters", [(), ("--kind", "worker_stopped", "--queue", "mail")])
+def test_a_flood_is_followed_line_by_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, filters: tuple[str, ...]
+) -> None:
+    """More at a time than one look shows; what was there before is not told again."""
+
+    floods = [range(10), range(10, 18), range(18, 26)]
+
+    def flood(seconds: float = 0) -> None:
+        if not floods:
+            raise KeyError("enough")
+        for name in floods.pop(0):
+            happened("worker_stopped", target_kind="worker", target_id=f"w-{name}", queue="mail")
+
+    flood()
+    monkeypatch.setattr(pgjobs_events, "MOST", 3)
+    monkeypatch.setattr(happenings, "LOOKED", 3)
+    monkeypatch.setattr(pgjobs_events.time, "sleep", flood)
+    with pytest.raises(KeyError, match="enough"):
+        call_command("pgjobs_events", "--follow", "--limit", "2", *filters)
+
+    told = re.findall(r"worker w-(\d+) stopped", capsys.readouterr().out)
+    assert told == [str(name) for name in range(8, 26)]

@@ -1,20 +1,25 @@
 """Queues, workers, totals, causes and series: the figures that pages and commands show."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DatabaseError
+from django.db.models.functions import Now
 
 from pgjobs.health import errors, facts, queues
+from pgjobs.health.endings import NewCause, read_new_causes
 from pgjobs.health.errorgroup import group_detail
 from pgjobs.health.errors import error_groups
 from pgjobs.health.examination import examine
 from pgjobs.health.overview import overview
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.queues import QueueRow, queue_table
+from pgjobs.health.reading import Reader
 from pgjobs.health.series import throughput
+from pgjobs.models import Cause
 from tests.health.situations import approval, execution, job, minute, run, worker
-from tests.support.own_database import connection
+from tests.support.own_database import QUEUE, connection
 
 pytestmark = pytest.mark.django_db
 
@@ -145,6 +150,31 @@ def test_causes_are_told_apart() -> None:
     assert declined.message == "card 2 api_key=«redacted»" and declined.error_class == "Declined"
     assert declined.first_seen is not None and declined.last_seen is not None
     assert declined.first_seen < declined.last_seen and declined.oldest_id < declined.newest_id
+
+
+def test_a_cause_is_as_old_as_the_first_job_that_it_has_ended() -> None:
+    """Whatever has become of that job: here the only one was retried and has ended again, on another version."""
+    worker("w-1", version="v141", started=3_000)
+    job("dead", ago=60, fingerprint="f1", completed_by="w-1")
+    assert [cause.fingerprint for cause in read_causes()] == ["f1"]
+    [young] = error_groups().groups
+    Cause.objects.create(fingerprint="f1", ended_at=Now() - timedelta(hours=3))
+
+    found = error_groups()
+    [old] = found.groups
+    detail = group_detail("f1")
+
+    assert young.is_new(found.deployed) and young.first_version == "v141"
+    assert detail and detail.first_seen == old.first_seen and detail.first_version == old.first_version == ""
+    assert old.first_seen is not None and found.at - old.first_seen > timedelta(hours=2)
+    assert not old.is_new(found.deployed) and read_causes() == []
+    Cause.objects.update(ended_at=Now() + timedelta(hours=3))
+    assert error_groups().groups[0].first_seen == young.first_seen, "it only ever goes back"
+
+
+def read_causes() -> list[NewCause]:
+    with Reader(QUEUE) as reader:
+        return read_new_causes(reader)
 
 
 def test_beyond_the_limit_the_newest_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:

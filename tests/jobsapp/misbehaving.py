@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone, translation
+from psycopg import IsolationLevel
 
 from pgjobs import LeaseLost, job
 from tests.jobsapp.jobs import SLICE_SECONDS, record, wait_for_gate
@@ -53,6 +54,18 @@ def change_thread() -> None:
     translation.activate("de")
 
 
+def leave_marks() -> None:
+    """What stays on Django's side of a connection, or of its session, when nothing is open."""
+
+    def refuse(execute: Any, *args: Any) -> None:
+        raise RuntimeError("a wrapper that another job has left")
+
+    connection.force_debug_cursor = True
+    connection.ensure_connection()
+    connection.connection.isolation_level = IsolationLevel.SERIALIZABLE
+    connection.execute_wrappers.append(refuse)
+
+
 def fork_and_close() -> None:
     """The child closes what it inherited, as code that was not written for forks does."""
     Effect.objects.count()
@@ -83,6 +96,7 @@ MISDEEDS: dict[str, Callable[[], object]] = {
         enter_atomic_and_leave,
         turn_autocommit_off,
         change_session,
+        leave_marks,
         change_thread,
         fork_and_close,
         fork_and_terminate,
@@ -102,12 +116,15 @@ def inspect_surroundings() -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('statement_timeout'), current_setting('search_path'), "
+            "current_setting('transaction_isolation'), "
             "(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')"
         )
-        timeout, path, locks = cursor.fetchone()
+        timeout, path, isolation, locks = cursor.fetchone()
     return {
         "statement_timeout": timeout,
         "search_path": path,
+        "isolation": isolation,
+        "debug": connection.force_debug_cursor,
         "advisory_locks": locks,
         "autocommit": connection.get_autocommit(),
         "in_atomic_block": connection.in_atomic_block,
@@ -238,6 +255,23 @@ def return_when_open(key: str, gate: str) -> str:
     connection.close()
     wait_for_gate(gate)
     return key
+
+
+@job(takes_context=True, max_attempts=1)
+def cut_off_inside_finish(ctx: Any, key: str, marker: str) -> None:
+    """Inside `ctx.finish` the server ends the session, as a restart would: once if there is a marker, else always."""
+    with ctx.finish("done"):
+        record(ctx, key)
+        if not marker or not Path(marker).exists():
+            if marker:
+                Path(marker).touch()
+            other = connection.copy()
+            with other.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(%s, 20000)", [connection.connection.info.backend_pid]
+                )
+            other.close()
+            Effect.objects.count()
 
 
 @job(takes_context=True)

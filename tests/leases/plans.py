@@ -1,10 +1,13 @@
 """What PostgreSQL did for a statement: nodes and buffers of EXPLAIN (ANALYZE, BUFFERS)."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import transaction
 
+from pgjobs import sessions
 from tests.support.own_database import QUEUE, connection
 
 
@@ -65,29 +68,74 @@ class Plan:
         return "\n".join(lines)
 
 
-def explain(sql: str, params: dict[str, Any]) -> Plan:
+_EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
+_PLACEHOLDER = re.compile(r"%%|%(?:\((\w+)\))?s")
+_by_name = [False]
+
+
+@contextmanager
+def statements_kept() -> Iterator[None]:
+    """Within, statements are explained as a session that keeps them does them: planned once, without their values."""
+    _by_name[0] = True
+    try:
+        yield
+    finally:
+        _by_name[0] = False
+
+
+def explain(sql: str, params: Any) -> Plan:
     """Runs the statement, undoes it, and tells how it was done."""
-    with transaction.atomic(using=QUEUE), connection.cursor() as cursor:
-        cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, params)
-        [[[document]]] = cursor.fetchall()
-        transaction.set_rollback(True)
-    return Plan(document["Plan"])
+    with connection.cursor() as cursor:
+        return _explained(cursor.execute, cursor.fetchall, sql, params)
 
 
 class Recorder:
-    """Wraps the connection: every statement is explained instead of run, so that verbs can be asked for their plan."""
+    """Wraps the connection: every statement is explained and then run, so that verbs can be asked for their plan."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        def asked(sql: str, params: Any = None) -> None:
+            execute(sql, params, many, context)
+
         if sql.lstrip().upper().startswith(("SELECT", "WITH", "UPDATE", "INSERT")):
-            with transaction.atomic(using=QUEUE):
-                execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, params, many, context)
-                [[[document]]] = context["cursor"].fetchall()
-                self.plans.append(Plan(document["Plan"]))
-                transaction.set_rollback(True)
+            self.plans.append(_explained(asked, lambda: context["cursor"].fetchall(), sql, params))
         return execute(sql, params, many, context)
+
+
+def _explained(execute: Callable[..., Any], answer: Callable[[], Any], sql: str, params: Any) -> Plan:
+    with transaction.atomic(using=QUEUE):
+        if _by_name[0]:
+            sql = _keep(execute, sql, params)
+        execute(_EXPLAIN + sql, params)
+        [[[document]]] = answer()
+        if _by_name[0]:
+            execute("DEALLOCATE explained")
+        transaction.set_rollback(True)
+    return Plan(document["Plan"])
+
+
+def _keep(execute: Callable[..., Any], sql: str, params: Any) -> str:
+    for name, value in sessions.PLANNING.items():
+        execute(f"SET LOCAL {name} = {value}")
+    prepare, run = by_name(sql, "explained")
+    execute(prepare)
+    return run
+
+
+def by_name(sql: str, name: str) -> tuple[str, str]:
+    """What prepares a statement under a name, and what executes it with the statement's own parameters."""
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        return f"${numbers.setdefault(found[0] if found[1] else str(len(numbers)), len(numbers) + 1)}"
+
+    text = _PLACEHOLDER.sub(numbered, sql)
+    given = ", ".join(each if each.startswith("%") else "%s" for each in numbers)
+    return f"PREPARE {name} AS {text}", f"EXECUTE {name}({given})" if numbers else f"EXECUTE {name}"
 
 
 def plan_of(verb: Any, *args: Any, **kwargs: Any) -> Plan:

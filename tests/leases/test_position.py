@@ -98,10 +98,10 @@ def test_behind_a_held_snapshot_a_claim_does_not_wade_through_what_was_claimed()
 
 def buffers(lanes: str, params: dict[str, object]) -> int:
     """Buffers that finding 10 rows costs, without claiming them."""
-    sql = _claim_sql(Job, 10, lanes, _COLUMNS, "default").rpartition("UPDATE")[0]
+    sql = _claim_sql(Job, lanes, _COLUMNS, "default").rpartition("UPDATE")[0]
     finding = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql} SELECT * FROM due"  # noqa: S608
     with connection.cursor() as cursor:
-        cursor.execute(finding, {"kinds": [KIND], "queues": [], **params})
+        cursor.execute(finding, {"kinds": [KIND], "queues": [], "limit": 10, **params})
         told = cursor.fetchone()[0]
     plan = (json.loads(told) if isinstance(told, str) else told)[0]["Plan"]
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]

@@ -9,11 +9,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models.functions import Now
 
+from pgjobs.health.happenings import Wanted, feed, sentence
 from pgjobs.leases.reap import reap_lapsed
 from pgjobs.models import Activity, Cause, Execution, Job, Worker
 from pgjobs.queue import activity, audit, control, pauses, settle
 from pgjobs.queue.attempts import Ended
 from pgjobs.queue.outcomes import Failed, Problem, Raised, Succeeded
+from pgjobs.worker import registration
 from pgjobs.worker.reaper import Reaper
 from pgjobs.workflows.approvals import decide
 from pgjobs.workflows.sweep import sweep_due
@@ -89,6 +91,29 @@ def test_an_error_that_was_long_away_is_new_again_and_one_that_goes_on_is_not() 
     assert Cause.objects.get().seen_at > Cause.objects.get().first_at - timedelta(days=1)
 
 
+def test_a_cause_keeps_the_time_of_the_first_job_that_it_has_ended() -> None:
+    """Not of the first attempt: what is tried again has not died of it. The reaper's cause is one too."""
+    job = running(max_attempts=2)
+    committed(lambda: end(job, Raised(PROBLEM, 0)))
+    assert Cause.objects.get().ended_at is None
+    [again] = claim(1)
+    committed(lambda: end(again, Raised(PROBLEM, 0)))
+    before = Cause.objects.get().ended_at
+    control.retry([job.lease.pk], actor="ana", reason="fixed", more_attempts=1)
+    settle._notes = activity.Notes()
+    Cause.objects.update(seen_at=Now() - timedelta(days=2))
+    make_due(job.lease.pk)
+    [third] = claim(1)
+    committed(lambda: end(third, Raised(PROBLEM, 0)))
+    assert before is not None and Cause.objects.get().ended_at == before
+
+    lost = running(max_crashes=1)
+    lapse(lost.lease.pk)
+    reap_lapsed(Job, using=QUEUE)
+    killer = Job.objects.get(pk=lost.lease.pk)
+    assert Cause.objects.get(fingerprint=killer.fingerprint).ended_at is not None
+
+
 def test_jobs_that_die_are_noted_together_and_once_a_minute() -> None:
     pending(7, max_attempts=1)
     ended = [Ended(job, Raised(PROBLEM, 0)) for job in claim(5)]
@@ -151,6 +176,17 @@ def test_workers_come_and_go_and_bring_new_code() -> None:
     Worker.objects.filter(name="w-1").update(stopped_at=Now())
 
     assert told() == [(f"worker_{'started'}", f"w-{n}") for n in (1, 2, 3)] + [("worker_stopped", "w-1")]
+    Worker.objects.filter(name="w-2").update(heartbeat_at=Now() - timedelta(minutes=5))
+    Worker.objects.filter(name="w-1").update(heartbeat_at=Now() - timedelta(minutes=5))
+    registration.note_silent(using=QUEUE)
+    registration.note_silent(using=QUEUE)
+    registration.close("w-3", reason="killed by SIGKILL", using=QUEUE)
+    said = [sentence(each) for each in reversed(feed(Wanted(kind="worker_stopped")).rows)]
+    assert said[0] == "worker w-1 stopped" and said[2:] == ["worker w-3 died: killed by SIGKILL"]
+    assert said[1].startswith("worker w-2 went silent without a goodbye; last heard of at 20")
+    registration.touch("w-2", registration.Vitals(), using=QUEUE)
+    registration.close("w-2", using=QUEUE)
+    assert sentence(feed(Wanted(kind="worker_stopped")).rows[0]) == "worker w-2 stopped"
     news = Activity.objects.filter(kind="worker_started").order_by("pk").values_list("details", flat=True)
     assert [each["new_version"] for each in news] == [True, False, True]
 

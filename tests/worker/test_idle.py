@@ -11,8 +11,9 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from pgjobs.bulk.control import plan, start
-from pgjobs.models import Execution, Job, Wait
+from pgjobs.models import Execution, Job, Minute, Wait
 from pgjobs.queue.pauses import pause
+from pgjobs.queue.rollups import LIFETIME
 from pgjobs.worker.holdings import Holding, Holdings
 from pgjobs.worker.options import WorkerOptions
 from pgjobs.worker.pace import Pace
@@ -51,6 +52,7 @@ class Idle:
     def __init__(self) -> None:
         self._seen = Seen()
         self.told = 0
+        self.statistics = Statistics(using="default")
         self._slots = Slots(2, self._seen, lambda: None)
         self.producer = Producer(
             "default",
@@ -59,9 +61,10 @@ class Idle:
             Holdings(30, None),
             pace=Pace(2),
             hearing=lambda: True,
+            on_claimed=lambda: None,
             on_drained=lambda: None,
             on_suspects=self._tell,
-            statistics=Statistics(using="default"),
+            statistics=self.statistics,
         )
         self.producer.tick()
 
@@ -136,6 +139,9 @@ def test_lapsed_leases_are_taken_back_and_the_supervisor_is_told(idle: Idle) -> 
     job = Job.objects.get(pk=pk)
     assert (job.status, job.crash_count) == ("pending", 1)
     assert idle.told == 1
+    idle.statistics.flush()
+    figures = Minute.objects.get(minute=LIFETIME, job_type="others.work")
+    assert (figures.retried, figures.done, sum(figures.run_counts)) == (1, 0, 0), "an attempt that has failed"
 
 
 @pytest.mark.parametrize(("end", "status"), [("-infinity", "pending"), ("infinity", "running")])
@@ -188,6 +194,29 @@ def test_waits_that_are_due_are_ended(idle: Idle) -> None:
     idle.turn()
     execution.refresh_from_db()
     assert execution.status == "enqueued"
+
+
+def test_waits_that_end_by_hand_at_no_time_stop_no_look(idle: Idle) -> None:
+    """PostgreSQL before 17 refuses to take a time from an infinite one, and Python knows none."""
+    by_end = {}
+    for end in ("-infinity", "infinity"):
+        by_end[end] = Execution.objects.create(workflow_name="others.flow", status="waiting")
+        Wait.objects.create(execution=by_end[end], step_id="nap", kind="sleep", ordinal=1, wake_at=Now())
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgjobs_wait SET wake_at = %s WHERE execution_id = %s", [end, by_end[end].pk]
+            )
+    other = Job.objects.create(job_type=OK).pk
+    assert idle.turn() > 1 and idle.ran_ids() == [other], "what is long overdue is tried once a second"
+    idle.producer.sweeper.due_in(0)
+
+    idle.turn()
+
+    for execution in by_end.values():
+        execution.refresh_from_db()
+    assert [each.status for each in by_end.values()] == ["enqueued", "waiting"]
+    idle.turn()
+    assert idle.turn() == 1 and 0.5 < idle.producer.interval <= 5, "what never ends costs nothing"
 
 
 def test_what_is_paused_does_not_keep_the_loop_turning(idle: Idle) -> None:

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.workers
 CLEAN = {
     "statement_timeout": "0",
     "search_path": '"$user", public',
+    "isolation": "read committed",
+    "debug": False,
     "advisory_locks": 0,
     "autocommit": True,
     "in_atomic_block": False,
@@ -42,6 +44,7 @@ LEFT_BEHIND = {
     "break_and_leave": "left a transaction open",
     "enter_atomic_and_leave": "left an atomic block open",
     "turn_autocommit_off": "left autocommit off",
+    "leave_marks": "left execute_wrappers",
 }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pgjobs.models import Minute
+from pgjobs.queue.rollups import LIFETIME
 from tests.jobsapp.jobs import hold
 from tests.jobsapp.misbehaving import exit_process, kill_when_open
 from tests.jobsapp.models import Effect
@@ -58,3 +60,7 @@ def test_leaving_with_an_orderly_exit_code_is_a_crash(spawn: Spawn, code: int) -
     [dead] = wait_ended([poison], 1).values()
     assert (dead.status, dead.attempt_count, dead.crash_count) == ("dead", 2, 2)
     assert [entry["kind"] for entry in dead.errors] == ["lost", "lost"]
+    figures = Minute.objects.get(minute=LIFETIME, job_type=dead.job_type)
+    assert (figures.done, figures.retried, figures.dead) == (0, 1, 1), (
+        "what nobody has settled is counted too"
+    )

@@ -92,12 +92,20 @@ def row_of(key: str) -> Job:
     return Job.objects.get(payload__key=key)
 
 
-def notify() -> None:
-    """From another session: this one's notifications go out when it commits."""
+def notified_and_waiting() -> int:
+    """Claims that wait for a lock, once workers are told of something.
+
+    From another session: this one's notifications go out when it commits, and until then it sees one state of others.
+    """
     other = connection.copy()
     try:
         with other.cursor() as cursor:
             cursor.execute("NOTIFY pgjobs")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE wait_event_type = 'Lock' AND query LIKE '%RECURSIVE lanes%'"
+            )
+            return int(cursor.fetchone()[0])
     finally:
         other.close()
 
@@ -110,15 +118,9 @@ def test_a_claim_that_crosses_the_signal_is_handed_back(spawn: Spawn) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("LOCK TABLE pgjobs_job IN SHARE MODE")  # claims wait, reads do not
         jobs = [effect.enqueue(key="crossing") for _ in range(2)]
-        claiming = "count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%RECURSIVE lanes%%'"
-
-        def claims() -> object:
-            # An idle worker only looks, and sees nothing yet; one that is told of something claims. Told again, since
-            # it may not have listened yet.
-            notify()
-            return database_says(claiming)
-
-        wait_until(claims, message="a claim that waits for the lock")
+        # An idle worker only looks, and sees nothing yet; one that is told of something claims. Told again, since it
+        # may not have listened yet.
+        wait_until(notified_and_waiting, message="a claim that waits for the lock")
         workers.signal(signal.SIGTERM)
         wait_for_deed("obedient:stopped")
 

@@ -10,7 +10,7 @@ from django.db import connection
 
 from pgjobs.health.chores import read_processes
 from pgjobs.health.reading import Reader
-from pgjobs.models import Job, Worker
+from pgjobs.models import Activity, Job, Worker
 from tests.jobsapp.jobs import hold, ok
 from tests.support.waiting import wait_until
 from tests.support.workers import Spawner
@@ -128,4 +128,6 @@ def test_a_machine_that_cannot_give_a_process_costs_only_that_one(
     assert wait_ended([job])[job.pk].attempt_count == 1
     resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (soft, hard))
     wait_until(lambda: len(workers.names) == 3, 30, "the dead child's successor")
+    died = wait_until(lambda: Activity.objects.filter(kind="worker_stopped").first(), 10, "a line of it")
+    assert died.details["end"] == "killed by SIGKILL"
     assert workers.process.poll() is None

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import time
 from argparse import ArgumentTypeError
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -60,7 +61,7 @@ class Command(OperatorCommand):
             kind, queue, job_type, workflow, since=options["since"], target=options["target"] or ""
         )
         # Looked at before what is printed: what happens in between is printed, and not taken for old.
-        old = feed(wanted, most=MOST).rows if options["follow"] else []
+        old = _lately(wanted, feed(wanted, most=1).clock).rows if options["follow"] else []
         look = feed(wanted, most=limit)
         self._print(look.rows, options["json"])
         if options["follow"]:
@@ -92,4 +93,8 @@ def _target(text: str) -> str:
 
 
 def _lately(wanted: Wanted, clock: dt.datetime) -> Feed:
-    return feed(wanted, after=(clock - _OVERLAP, 0), most=MOST)
+    """Everything since so long before ``clock``, however much that is."""
+    pages = [feed(wanted, after=(clock - _OVERLAP, 0), most=MOST)]
+    while pages[-1].older:
+        pages.append(feed(wanted, after=(clock - _OVERLAP, 0), below=pages[-1].older, most=MOST))
+    return replace(pages[0], rows=[each for page in pages for each in page.rows], older=None)

@@ -1,0 +1,105 @@
+"""Sessions that keep statements: planned once, then sent by name. Of a lone claim, planning is nearly half.
+
+A statement that is kept belongs to one server process. Behind a pooler the next transaction may be another process's,
+so Django keeps none unless ``OPTIONS`` name a ``prepare_threshold``; then those of pgjobs are kept too. A worker does
+so on its bookkeeping sessions by itself, where it has made sure that no pooler is between.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import psycopg
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.base import ServerBindingCursor
+from django.db.backends.signals import connection_created
+
+from pgjobs.conf import get_settings
+
+logger = logging.getLogger("pgjobs.sessions")
+
+UNKNOWN_STATEMENT = {"26000", "42P05", "0A000"}
+"""No statement of that name; one is there already; its result would have other columns than when it was planned."""
+
+_KEPT = 32  # statements; a plan of a claim takes the server some 200 kB
+
+PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+"""Settings of a worker's session that keeps statements.
+
+A plan must not depend on the moment it was made in: by index, whatever the size of the table was then. What a scan
+without index is then taken to cost would have the rest compiled, which takes a second.
+"""
+_PLAN_SO = (
+    f"SELECT {', '.join(f'set_config({name!r}, {value!r}, false)' for name, value in PLANNING.items())} "  # noqa: S608
+    "FROM pg_backend_pid() AS pid WHERE pid = %s"
+)
+
+_keepers = threading.local()
+_refused = threading.Event()
+"""Set once a statement was gone that this process had left on a session: something is between, whatever it said."""
+
+
+def is_direct(session: psycopg.Connection[Any]) -> bool:
+    """Whether the server process behind the session is the one it was introduced to: a pooler makes a number up."""
+    found = session.execute("SELECT pg_backend_pid()").fetchone()
+    return found is not None and found[0] == session.info.backend_pid
+
+
+def keep_statements(using: str) -> None:
+    """From now on, keep statements on the sessions that this thread opens to ``using``, where that is possible."""
+    _keepers.using = using
+
+
+def cursor(using: str) -> Any:
+    """A cursor of Django's; on a session that keeps statements, one that sends parameters apart from the text.
+
+    Where Django collects what is sent (``DEBUG``), it is sent in full: it cannot show the other.
+    """
+    connection = connections[using]
+    if connection.connection is None:
+        connection.ensure_connection()
+    if not keeps(using) or connection.queries_logged:
+        return connection.cursor()
+    raw: Any = connection.connection
+    usual, raw.cursor_factory = raw.cursor_factory, ServerBindingCursor
+    try:
+        return connection.cursor()
+    finally:
+        raw.cursor_factory = usual
+
+
+def keeps(using: str) -> bool:
+    """Whether this thread's session keeps statements."""
+    return getattr(connections[using].connection, "prepare_threshold", None) is not None
+
+
+def keep_no_longer(using: str) -> bool:
+    """Send everything in full from now on, in this process; whether that is a change for this thread's session."""
+    if not keeps(using):
+        return False
+    if not _refused.is_set():
+        logger.warning("a statement kept on a session of %r is gone: nothing is kept from now on", using)
+    _refused.set()
+    raw: Any = connections[using].connection
+    raw.prepare_threshold = None
+    return True
+
+
+def _opened(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    if connection.alias != getattr(_keepers, "using", None) or _refused.is_set():
+        return
+    if (
+        not get_settings().prepare or "pool" in connection.settings_dict["OPTIONS"]
+    ):  # who borrows it next did not ask
+        return
+    raw: Any = connection.connection
+    with connection.cursor() as plain:
+        plain.execute(_PLAN_SO, [raw.info.backend_pid])
+        if plain.fetchone():
+            raw.prepare_threshold, raw.prepared_max = 0, _KEPT
+
+
+connection_created.connect(_opened, dispatch_uid="pgjobs.sessions")

@@ -1,0 +1,124 @@
+"""A worker's own sessions keep their statements; whatever comes between, the work is done without."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from pgjobs import sessions
+from pgjobs.connections import rows
+from tests.jobsapp.jobs import ok
+from tests.support.own_database import QUEUE
+from tests.support.waiting import wait_until
+from tests.worker.conftest import Spawn
+from tests.worker.observation import sessions as observed
+from tests.worker.observation import wait_ended
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+KEPT = "SELECT count(*) FROM pg_prepared_statements"
+
+
+@pytest.fixture(autouse=True)
+def nothing_refused() -> Iterator[None]:
+    yield
+    sessions._refused.clear()
+
+
+def in_a_service(work: Callable[[], Any]) -> Any:
+    """In a thread like those of a worker's services."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        sessions.keep_statements(QUEUE)
+        try:
+            answers.append(work())
+        finally:
+            connections[QUEUE].close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+    [answer] = answers
+    return answer
+
+
+def asked(sql: str = "SELECT %(n)s::int + 1", n: int = 1) -> Any:
+    return rows(QUEUE, sql, {"n": n})[0][0]
+
+
+def plainly(sql: str) -> Any:
+    with connections[QUEUE].cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()
+
+
+def done(sql: str) -> None:
+    with connections[QUEUE].cursor() as cursor:
+        cursor.execute(sql)
+
+
+def test_statements_are_kept_and_planned_by_index() -> None:
+    def work() -> Any:
+        asked()
+        before = [asked(n=n) for n in range(5)]
+        settings = {name: plainly(f"SHOW {name}")[0] for name in sessions.PLANNING}
+        return before, plainly(KEPT)[0], settings
+
+    assert in_a_service(work) == ([1, 2, 3, 4, 5], 1, sessions.PLANNING)
+
+
+def test_other_threads_and_other_projects_choices_keep_nothing(settings: Any) -> None:
+    assert [asked(n=n) for n in range(5)] and not sessions.keeps(QUEUE)
+
+    settings.PGJOBS = {**settings.PGJOBS, "PREPARE": False}
+    assert in_a_service(lambda: ([asked(n=n) for n in range(3)], plainly(KEPT)[0])) == ([1, 2, 3], 0)
+
+
+def test_nothing_is_kept_on_a_session_that_was_introduced_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a pooler: it answers a new client with a number of its own."""
+    monkeypatch.setattr(sessions, "_PLAN_SO", sessions._PLAN_SO.replace("pid = %s", "pid + 1 = %s"))
+
+    def work() -> Any:
+        return [asked(n=n) for n in range(3)], sessions.keeps(QUEUE), plainly("SHOW plan_cache_mode")[0]
+
+    assert in_a_service(work) == ([1, 2, 3], False, "auto")
+
+
+def test_a_statement_that_is_gone_is_sent_in_full(caplog: pytest.LogCaptureFixture) -> None:
+    """What a pooler does that passes its server's number on: the next transaction is another session's."""
+
+    def work() -> Any:
+        asked()
+        done("DO $$ BEGIN DEALLOCATE ALL; END $$")
+        return [asked(n=n) for n in range(3)], sessions.keeps(QUEUE)
+
+    assert in_a_service(work) == ([1, 2, 3], False)
+    assert in_a_service(lambda: ([asked(n=n) for n in range(3)], sessions.keeps(QUEUE))) == ([1, 2, 3], False)
+    assert "nothing is kept from now on" in caplog.text
+
+
+def test_a_schema_that_changes_under_a_kept_statement() -> None:
+    def work() -> Any:
+        done("CREATE TABLE kept_sample AS SELECT 1 AS number")
+        try:
+            first = rows(QUEUE, "SELECT * FROM kept_sample", {})
+            done("ALTER TABLE kept_sample ADD word text DEFAULT 'new'")
+            return first, rows(QUEUE, "SELECT * FROM kept_sample", {})
+        finally:
+            done("DROP TABLE kept_sample")
+
+    assert in_a_service(work) == ([(1,)], [(1, "new")])
+
+
+@pytest.mark.workers
+def test_a_worker_keeps_its_statements(spawn: Spawn) -> None:
+    """Seen from outside: what its sessions last ran was sent with its parameters apart."""
+    spawn(env={"PGAPPNAME": "kept"})
+    wait_ended([ok.enqueue()])
+    wait_until(
+        lambda: [query for query in observed("kept").values() if "$1" in query],
+        message="a statement with numbered parameters among what its sessions last ran",
+    )
