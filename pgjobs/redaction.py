@@ -172,22 +172,20 @@ def redacted_start(
     return redacted_text(text, payload=payload, job_type=job_type, workflow=workflow)
 
 
-def redacted_errors(
-    errors: Any, *, payload: Any = None, job_type: str | None = None, workflow: str | None = None
+def redacted_texts(
+    value: Any, *, payload: Any = None, job_type: str | None = None, workflow: str | None = None
 ) -> Any:
-    """The history of errors with every text in it :func:`redacted_text`."""
-    if isinstance(errors, str):
-        return redacted_text(errors, payload=payload, job_type=job_type, workflow=workflow)
-    if isinstance(errors, list):
-        return [
-            redacted_errors(each, payload=payload, job_type=job_type, workflow=workflow) for each in errors
-        ]
-    if isinstance(errors, dict):
+    """A JSON value with every text in it :func:`redacted_text`: the history of errors, the details of a record."""
+    if isinstance(value, str):
+        return redacted_text(value, payload=payload, job_type=job_type, workflow=workflow)
+    if isinstance(value, list):
+        return [redacted_texts(each, payload=payload, job_type=job_type, workflow=workflow) for each in value]
+    if isinstance(value, dict):
         return {
-            key: redacted_errors(each, payload=payload, job_type=job_type, workflow=workflow)
-            for key, each in errors.items()
+            key: redacted_texts(each, payload=payload, job_type=job_type, workflow=workflow)
+            for key, each in value.items()
         }
-    return errors
+    return value
 
 
 def _ends_with(path: Path, ending: Path) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 
 from pgjobs.admin import errorrows, marks
@@ -19,12 +19,12 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.search import instant
 from pgjobs.admin.window import as_id
 from pgjobs.conf import get_settings
-from pgjobs.health.happenings import Feed, Happening, Place, Wanted, feed, sentence
+from pgjobs.health.happenings import TARGETS, Feed, Happening, Place, Wanted, feed, sentence
 from pgjobs.queue.activity import Activity
 
 _SECONDS = 5
 _LONGEST = 200
-_TEXTS = ("kind", "queue", "job_type", "workflow")
+_TEXTS = ("kind", "queue", "job_type", "workflow", "target")
 _TIMES = ("since", "before")
 _FILTERS = (*_TEXTS, *_TIMES)
 _BAD = {"error_new", "job_died", "lease_reclaimed", "execution_failed"}
@@ -41,6 +41,12 @@ class ActivityAdmin(ListPage, ReadOnlyAdmin):
     def url_of(self, pk: Any) -> str:
         """There is no page of one row; the list has it all."""
         return reverse("admin:pgjobs_activity_changelist", current_app=self.admin_site.name)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The list, which asks for the permission."""
+        return HttpResponseRedirect(self.url_of(object_id))
 
     def list_content(self, request: HttpRequest) -> dict[str, Any]:
         """What happened, as lines with links."""
@@ -108,6 +114,9 @@ def _wanted(given: dict[str, str]) -> tuple[Wanted | None, list[str]]:
         return None, ["A NUL character is in no row."]
     if given["kind"] and given["kind"] not in Activity.Kind.values:
         problems.append(f"{given['kind']!r} is none of {', '.join(Activity.Kind.values)}.")
+    kind, colon, name = given["target"].partition(":")
+    if given["target"] and not (kind in TARGETS and colon and name):
+        problems.append(f"{given['target']!r} is no target: KIND:ID, with one of {', '.join(TARGETS)}.")
     times: dict[str, Any] = {}
     for name in _TIMES:
         times[name] = instant(given[name]) if given[name] else None
@@ -115,7 +124,14 @@ def _wanted(given: dict[str, str]) -> tuple[Wanted | None, list[str]]:
             problems.append(
                 f"{name} {given[name]!r} is neither a span such as 90m, 2h, 3d nor a time such as 2026-11-30T01:40."
             )
-    wanted = Wanted(given["kind"], given["queue"], given["job_type"], given["workflow"], **times)
+    wanted = Wanted(
+        given["kind"],
+        given["queue"],
+        given["job_type"],
+        given["workflow"],
+        target=given["target"],
+        **times,
+    )
     return (None, problems) if problems else (wanted, [])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.urls import reverse
@@ -20,15 +21,16 @@ def content(wait: Any, site: Any, user: Any) -> dict[str, Any]:
     """Everything but the right to decide."""
     name = wait.execution.workflow_name
     shown = redaction.redacted(wait.context, workflow=name)
+    hide = partial(redaction.redacted_text, workflow=name)
     simple = isinstance(shown, dict) and all(not isinstance(each, dict | list) for each in shown.values())
     return {
         "summary": [(key, str(value)) for key, value in shown.items()] if simple and shown else [],
         "context": None if wait.context is None or (simple and shown) else tree(shown),
         "facts": _facts(wait, site, user),
-        "votes": [_vote(each, name) for each in wait.votes if isinstance(each, dict)],
+        "votes": [_vote(each, hide) for each in wait.votes if isinstance(each, dict)],
         "result": _result(wait),
-        "reason": redaction.redacted_text(wait.reason, workflow=name),
-        "audit": audited.panel_of("approval", wait.pk, wait.clock),
+        "reason": hide(wait.reason),
+        "audit": audited.panel_of("approval", wait.pk, wait.clock, hide),
     }
 
 
@@ -68,10 +70,10 @@ def has_voted(user: Any, wait: Any) -> bool:
     return any(isinstance(vote, dict) and vote.get("user") == str(user.pk) for vote in wait.votes)
 
 
-def _vote(vote: dict[str, Any], workflow: str) -> str:
+def _vote(vote: dict[str, Any], hide: audited.Hide) -> str:
     word = "approved" if vote.get("approved") else "rejected"
     given = vote.get("reason")
-    reason = f": {redaction.redacted_text(str(given), workflow=workflow)}" if given else ""
+    reason = f": {hide(str(given))}" if given else ""
     return f"{vote.get('by', '?')} {word} at {vote.get('at', '?')}{reason}"
 
 

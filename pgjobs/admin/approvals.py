@@ -22,7 +22,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, acting, limited, panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import denied
+from pgjobs.admin.verbs import denied, stated, valid
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
@@ -37,7 +37,6 @@ class DecisionForm(forms.Form):
 
     decision = forms.ChoiceField(choices=[("approve", "Approve"), ("reject", "Reject")])
     reason = forms.CharField(max_length=2_000, required=False)
-    shown_hash = forms.CharField(max_length=64, required=False)
 
     def clean(self) -> dict[str, Any]:
         """Whoever rejects says why: the workflow and its people go on from that."""
@@ -81,7 +80,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
                 {"label": "Waiting", "url": "?", "current": not decided},
                 {"label": "Decided", "url": "?decided=1", "current": decided},
             ]
-        return super().changelist_view(request, {"title": "Approvals", "tabs": tabs, **(extra_context or {})})
+        return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Open ones, or those that were decided, the latest of these first."""
@@ -134,18 +133,16 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             needed = wait.permission or DEFAULT_PERMISSION
             return denied(request, "decide", needed, kind="approval", ids=[wait.pk])
         form = DecisionForm(request.POST)
-        if not form.is_valid():
-            told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-            messages.error(request, f"Nothing was decided. {told}")
+        if not valid(request, form, "Nothing was decided"):
             return self._back(request, wait.pk)
-        given = form.cleaned_data
+        given, shown_hash = form.cleaned_data, stated(request, "shown_hash", f"approval {wait.pk}")
         with acting():
             decision = decide(
                 wait.pk,
                 approved=given["decision"] == "approve",
                 actor=request.user,
                 reason=given["reason"],
-                shown_hash=given["shown_hash"],
+                shown_hash=shown_hash,
                 via="admin",
             )
             if decision.done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -45,6 +46,6 @@ def _content(job: Any) -> dict[str, Any]:
         "job_id": str(job.pk),
         "facts": jobfacts.facts(job),
         "timeline": jobfacts.timeline(job),
-        "audit": audited.panel_of("job", job.pk, job.clock),
+        "audit": audited.panel_of("job", job.pk, job.clock, partial(jobfacts.text, job)),
         **jobfacts.values(job, revealed=False),
     }

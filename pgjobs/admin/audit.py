@@ -21,6 +21,7 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.tree import tree
 from pgjobs.admin.window import as_id
 from pgjobs.queue.models import OperatorAction
+from pgjobs.redaction import redacted_text, redacted_texts
 
 EXPORTED = 10_000
 """Rows of one export, the latest first."""
@@ -68,12 +69,12 @@ class AuditAdmin(ReadOnlyAdmin):
     """All operations, the latest first."""
 
     view_permission = "pgjobs.view_operatoraction"
-    list_display = ("when", "actor", "via", "verb", "target", "reason", "came_to")
+    list_display = ("when", "actor", "via", "verb", "target", "why", "came_to")
     list_display_links = ("when",)
     list_filter = (ViaFilter, KindFilter)
     search_fields = ("id",)
     search_help_text = "The exact name of who did it, or the id or name of what it was done to."
-    fields = ("when", "actor", "user_id", "via", "verb", "target", "targets", "reason", "came_to", "more")
+    fields = ("when", "actor", "user_id", "via", "verb", "target", "targets", "why", "came_to", "more")
     readonly_fields = fields
 
     def get_urls(self) -> list[Any]:
@@ -81,27 +82,16 @@ class AuditAdmin(ReadOnlyAdmin):
         view = self.admin_site.admin_view(self.export_view)
         return [path("export.csv", view, name="pgjobs_operatoraction_export"), *super().get_urls()]
 
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Headed as the strip names it."""
-        return super().changelist_view(request, {"title": "Audit", **(extra_context or {})})
-
     def url_of(self, pk: Any) -> str:
         """The page of one operation."""
         return reverse("admin:pgjobs_operatoraction_change", args=[pk], current_app=self.admin_site.name)
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """Exact matches only."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if "\x00" in term:
-            return queryset.none(), False
-        named = queryset.filter(target_ids__contains=[term])
+    def matching(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """By who did it, or by id or name of what it was done to."""
+        named = rows.filter(target_ids__contains=[term])
         if pk := as_id(term):
-            named |= queryset.filter(target_ids__contains=[pk])
-        return named | queryset.filter(actor=term), False
+            named |= rows.filter(target_ids__contains=[pk])
+        return named | rows.filter(actor=term)
 
     def export_view(self, request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         """The latest rows as CSV."""
@@ -135,6 +125,11 @@ class AuditAdmin(ReadOnlyAdmin):
         """All that are named."""
         return tree(action.target_ids)
 
+    @admin.display(description="reason")
+    def why(self, action: Any) -> str:
+        """Without what looks like a secret, as everywhere."""
+        return redacted_text(action.reason)
+
     @admin.display(description="result")
     def came_to(self, action: Any) -> str:
         """Done, skipped and refused."""
@@ -143,7 +138,7 @@ class AuditAdmin(ReadOnlyAdmin):
     @admin.display(description="details")
     def more(self, action: Any) -> SafeString:
         """Options, before and after."""
-        return tree(action.details)
+        return tree(redacted_texts(action.details))
 
 
 _FORMULA = "=+-@\t\r\n＝＋－＠"
@@ -158,7 +153,9 @@ def _lines(rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     writer: Any = csv.writer(_Echo())
     yield writer.writerow(_COLUMNS)
     for row in rows:
-        yield writer.writerow([_harmless(value) for value in row])
+        shown = dict(zip(_COLUMNS, row, strict=True))
+        shown["reason"] = redacted_text(shown["reason"])
+        yield writer.writerow([_harmless(value) for value in shown.values()])
 
 
 def _harmless(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from pgjobs.admin.ages import moment
 from pgjobs.admin.limits import Panel, panel
 from pgjobs.conf import get_settings
 from pgjobs.queue.models import OperatorAction
+from pgjobs.redaction import redacted_text
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
 
@@ -20,12 +22,16 @@ _LOOKED = 50
 _CLEARING = {("job", "retry"), ("job", "discard"), ("job", "edit_copy"), ("bulk", "start")}
 
 
-def panel_of(kind: str, target: int | str, clock: datetime) -> Panel:
+Hide = Callable[[str], str]
+"""Takes the secrets out of a text: those that a page knows by its payload too."""
+
+
+def panel_of(kind: str, target: int | str, clock: datetime, hide: Hide = redacted_text) -> Panel:
     """The latest operations on one target."""
-    return panel(lambda: _latest_of(_on(kind, target), clock))
+    return panel(lambda: _latest_of(_on(kind, target), clock, hide))
 
 
-def panel_of_execution(pk: int, clock: datetime) -> Panel:
+def panel_of_execution(pk: int, clock: datetime, hide: Hide) -> Panel:
     """The latest operations on one execution, decisions on its approvals among them."""
 
     def read() -> list[dict[str, Any]]:
@@ -33,7 +39,7 @@ def panel_of_execution(pk: int, clock: datetime) -> Panel:
         condition = _on("execution", pk)
         for approval in asked.order_by("-pk").values_list("pk", flat=True)[:SHOWN]:
             condition |= _on("approval", approval)
-        return _latest_of(condition, clock)
+        return _latest_of(condition, clock, hide)
 
     return panel(read)
 
@@ -42,8 +48,8 @@ def _on(kind: str, target: int | str) -> Q:
     return Q(target_kind=kind, target_ids__contains=[target])
 
 
-def _latest_of(condition: Q, clock: datetime) -> list[dict[str, Any]]:
-    return [_line(each, clock) for each in _rows().filter(condition)[:SHOWN]]
+def _latest_of(condition: Q, clock: datetime, hide: Hide) -> list[dict[str, Any]]:
+    return [_line(each, clock, hide) for each in _rows().filter(condition)[:SHOWN]]
 
 
 def latest(most: int) -> list[dict[str, Any]]:
@@ -59,13 +65,13 @@ def last_cleared() -> dict[str, Any] | None:
     return None
 
 
-def sentence(action: Any) -> str:
+def sentence(action: Any, hide: Hide = redacted_text) -> str:
     """Who did what, why, and what came of it: "ana: retry of 3 jobs: done 2, skipped 1 (stripe is back)"."""
     details = action.details if isinstance(action.details, dict) else {}
-    reason = f": {action.reason}" if action.reason else ""
+    reason = f": {hide(action.reason)}" if action.reason else ""
     if action.verb == "decide" and "step" in details:
         verb = "approve" if details.get("approved") else "reject"
-        told = "" if action.done else f" ({details.get('told')})"
+        told = "" if action.done else f" ({hide(str(details.get('told')))})"
         place = f"approval {action.target_ids[0]}, step {details['step']}"
         return f"{action.actor}: {verb} {place}, {result(action)}{told}{reason}"
     shown = ", ".join(str(each) for each in action.target_ids[:3])
@@ -92,5 +98,5 @@ def _rows() -> QuerySet[OperatorAction]:
     return OperatorAction._base_manager.using(get_settings().database).order_by("-pk")
 
 
-def _line(action: Any, clock: datetime) -> dict[str, Any]:
-    return {"at": moment(action.at, clock), "sentence": sentence(action)}
+def _line(action: Any, clock: datetime, hide: Hide = redacted_text) -> dict[str, Any]:
+    return {"at": moment(action.at, clock), "sentence": sentence(action, hide)}

@@ -19,7 +19,7 @@ from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import changed
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking
+from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking, stated, valid
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import COUNT_LIMIT, in_words
@@ -28,6 +28,7 @@ from pgjobs.bulk.states import ENDED, BulkState
 from pgjobs.conf import get_settings
 from pgjobs.queue import rights, stats
 from pgjobs.queue.control import VerbOutcome
+from pgjobs.redaction import redacted_text
 
 _SECONDS = 2
 _KIND = "bulk"
@@ -60,7 +61,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
     row_template, row_seconds = "pgjobs/admin/bulk.html", _SECONDS
     row_word, missing_title = "Bulk operation", "Not found"
     large_columns = ("watched", "conflicts")
-    list_display = ("id", "verb", "what", "shown_state", "progress", "actor", "when", "reason")
+    list_display = ("id", "verb", "what", "shown_state", "progress", "actor", "when", "why")
     list_filter = (StateFilter,)
 
     def get_urls(self) -> list[Any]:
@@ -90,7 +91,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
         return {
             "interval": 0 if ended else _SECONDS,
             "state": self.shown_state(operation),
-            "note": operation.note,
+            "note": redacted_text(operation.note),
             "facts": self._facts(operation),
             "gauge": charts.gauge(_share(operation), self.progress(operation)),
             "progress": self.progress(operation),
@@ -110,7 +111,7 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
         pairs = [
             ("Does", operation.verb.replace("_", " ")),
             ("To", self.what(operation)),
-            ("Reason", operation.reason),
+            ("Reason", self.why(operation)),
             ("By", f"{operation.actor} via {operation.via}"),
             ("Pace", f"{operation.pace:g} a second" if operation.pace else "as fast as it goes"),
             ("Canary", _canary(operation)),
@@ -149,14 +150,13 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
         if permission := lacking(self, request, rights.right(_KIND, name).permission):
             return denied(request, name, permission, kind=_KIND, ids=[object_id])
         form = ReasonForm(request.POST)
-        if not form.is_valid():
-            messages.error(request, f"Nothing was done. Reason: {' '.join(map(str, form.errors['reason']))}")
+        if not valid(request, form):
             return back(request, self.url_of(object_id))
         outcome = _VERBS[name][1](
             min(object_id, LARGEST_ID),
             actor=actor_of(request),
             reason=form.cleaned_data["reason"],
-            expected=request.POST.get("expected") or None,
+            expected=stated(request, "expected", f"bulk operation {object_id}"),
         )
         changed()
         if outcome.done:
@@ -185,6 +185,11 @@ class BulkAdmin(RowPage, ReadOnlyAdmin):
                 word = "failed again" if name == "failed" else name
                 parts.append(f"{word} {number:,}")
         return ", ".join(parts)
+
+    @admin.display(description="reason")
+    def why(self, operation: Any) -> str:
+        """Without what looks like a secret, as everywhere."""
+        return redacted_text(operation.reason)
 
     @admin.display(description="when")
     def when(self, operation: Any) -> SafeString | str:

@@ -17,7 +17,7 @@ from pgjobs.admin import navigation
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import ACT_SECONDS, LIST_SECONDS, Undone, acting, panel, why
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied
+from pgjobs.admin.verbs import actor_of, denied, lacking, problems, stated
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import KEYS
 from pgjobs.bulk.filters import VERBS as BULK_VERBS
@@ -40,7 +40,7 @@ class PlanForm(forms.Form):
     canary = forms.IntegerField(min_value=1, max_value=control.MOST_WATCHED, required=False)
     stop_percent = forms.IntegerField(min_value=0, max_value=99, required=False)
     more_attempts = forms.IntegerField(min_value=1, max_value=10_000, required=False)
-    upper_id = forms.IntegerField(min_value=0, required=False)
+    upper_id = forms.IntegerField(min_value=0)
 
 
 def urls(model_admin: Any) -> list[Any]:
@@ -54,42 +54,39 @@ def address(site: Any, **params: str) -> str:
     return f"{reverse('admin:pgjobs_job_bulk', current_app=site.name)}?{urlencode(params)}"
 
 
-def missing(request: HttpRequest, verb: str) -> str:
-    """The permission that a person lacks, if any: bulk needs that of the verb besides its own."""
-    needed = (PERMISSION, rights.right("job", verb).permission)
-    return next((each for each in needed if not request.user.has_perm(each)), "")
-
-
-def may(request: HttpRequest, verb: str) -> bool:
-    """Whether nothing is missing."""
-    return not missing(request, verb)
+def needed(verb: str) -> tuple[str, str]:
+    """The permissions of an operation: bulk needs that of the verb besides its own."""
+    return PERMISSION, rights.right("job", verb).permission
 
 
 def offered(request: HttpRequest, status: str) -> list[str]:
     """The verbs that a person may do to all jobs of a status."""
-    return [name for name, verb in BULK_VERBS.items() if status in verb.sources and may(request, name)]
+    user: Any = request.user
+    return [
+        name
+        for name, verb in BULK_VERBS.items()
+        if status in verb.sources and all(map(user.has_perm, needed(name)))
+    ]
 
 
 def plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """GET counts and shows; POST plans, starts, and carries the first batch."""
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
     given = {name: request.GET[name] for name in KEYS if request.GET.get(name)}
     verb = request.GET.get("verb", "") or next(iter(offered(request, given.get("status", ""))), "retry")
     if verb not in BULK_VERBS:
         verb = "retry"
-    if permission := missing(request, verb):
+    if permission := lacking(model_admin, request, *needed(verb)):
         if request.method != "POST":
             raise PermissionDenied
         return denied(request, "start", permission, kind="bulk", ids=[])
     if request.method != "POST":
         return _page(model_admin, request, verb, given, [])
+    stated(request, "upper_id", "the jobs that match")
     form = PlanForm(request.POST)
     if not form.is_valid():
-        problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        return _page(model_admin, request, verb, given, problems)
+        return _page(model_admin, request, verb, given, problems(form))
     try:
         operation, outcome = _start(request, verb, given, form.cleaned_data)
     except (PgJobsError, Undone) as error:
@@ -136,13 +133,13 @@ def _carry(request: HttpRequest, pk: int) -> None:
 
 
 def _page(
-    model_admin: Any, request: HttpRequest, verb: str, given: dict[str, str], problems: list[str]
+    model_admin: Any, request: HttpRequest, verb: str, given: dict[str, str], wrong: list[str]
 ) -> HttpResponse:
     return respond(
         model_admin,
         request,
         "pgjobs/admin/bulkplan.html",
-        lambda: {"problems": problems, **_content(model_admin, request, verb, given)},
+        lambda: {"problems": wrong, **_content(model_admin, request, verb, given)},
         title=f"{verb.capitalize()} all that match",
         crumbs=navigation.crumbs(model_admin.admin_site, "job"),
         shared=False,

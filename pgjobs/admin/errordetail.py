@@ -18,6 +18,7 @@ from pgjobs.conf import get_settings
 from pgjobs.health.errorgroup import WAITING, GroupDetail, group_detail
 from pgjobs.health.errors import JOBS_COUNTED
 from pgjobs.queue.standing import Standing
+from pgjobs.redaction import redacted_text
 
 _BULKS = 5
 
@@ -129,7 +130,7 @@ def _bulks(fingerprint: str, group: GroupDetail, site: Any) -> list[dict[str, An
             "done": f"{each.done:,} done, {each.failed:,} failed again",
             "by": each.actor,
             "at": moment(each.created_at, group.at),
-            "reason": each.reason,
+            "reason": redacted_text(each.reason),
         }
         for each in latest
     ]

@@ -12,8 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from pgjobs.admin import audited, bulkplan, errordetail, errorrows, errorverbs, navigation
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import panel
+from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
 from pgjobs.admin.pages import FRAGMENT
+from pgjobs.health.errorgroup import heard_of
 from pgjobs.health.errors import error_groups
 from pgjobs.queue.proxies import ErrorGroup
 from pgjobs.queue.standing import OPEN
@@ -29,16 +30,18 @@ class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of causes in the place of a list of rows; the id of a cause is its fingerprint."""
 
     list_template, list_seconds = "pgjobs/admin/errors.html", 10
-    row_template, row_seconds = "pgjobs/admin/error.html", 10
+    row_template, row_seconds, row_word = "pgjobs/admin/error.html", 10, "Error"
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
         return [*errorverbs.urls(self), *super().get_urls()]
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
-        """One cause."""
-        name = name[:64]
-        fingerprint = "" if name == errorrows.UNNAMED or "\x00" in name else name
+        """One cause; 404 for a fingerprint that nothing ever ended by, as far as is known."""
+        fingerprint = "" if name == errorrows.UNNAMED else name
+        with limited(PANEL_SECONDS):
+            if "\x00" in name or not heard_of(fingerprint):
+                return self.missing_page(request, name)
         return self.framed(request, f"Error {name[:12]}", lambda: self._one(request, fingerprint))
 
     def list_content(self, request: HttpRequest) -> dict[str, Any]:

@@ -10,17 +10,14 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
 from pgjobs.admin import bulkplan
 from pgjobs.admin.guards import guarded
-from pgjobs.admin.limits import PANEL_SECONDS, acting, limited
-from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied, lacking
+from pgjobs.admin.limits import PANEL_SECONDS, limited
+from pgjobs.admin.verbs import Unseen, actor_of, attempt, back, denied, lacking, some, valid
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import acknowledging, rights
 from pgjobs.queue.acknowledging import AT_ONCE, ErrorOutcome
 from pgjobs.queue.models import Job
@@ -74,9 +71,7 @@ def _verb_view(model_admin: Any, request: HttpRequest, name: str) -> HttpRespons
     if refused := _refused(model_admin, request, name, names):
         return refused
     form = KnownForm(request.POST)
-    if not form.is_valid():
-        told = "; ".join(f"{field}: {' '.join(map(str, errors))}" for field, errors in form.errors.items())
-        messages.error(request, f"Nothing was done. {told}")
+    if not valid(request, form):
         return back(request, home)
     if not names:
         messages.error(request, "Nothing was done: tick what it is to be done to.")
@@ -85,14 +80,9 @@ def _verb_view(model_admin: Any, request: HttpRequest, name: str) -> HttpRespons
     if name == "mute" and not given["hours"]:
         messages.error(request, "Nothing was done: say for how many hours.")
         return back(request, home)
-    try:
-        with acting():
-            outcomes = _act(request, name, names, given)
-    except PgJobsError as error:
-        messages.error(request, f"Nothing was done: {error}")
-        return back(request, home)
-    changed()
-    _tell(request, outcomes)
+    outcomes = attempt(request, lambda: _act(request, name, names, given))
+    if outcomes is not None:
+        _tell(request, outcomes)
     return back(request, home)
 
 
@@ -100,7 +90,7 @@ def _act(request: HttpRequest, name: str, names: list[str], given: dict[str, Any
     options: dict[str, Any] = {
         "actor": actor_of(request),
         "reason": given["reason"],
-        "expected": _seen(request),
+        "expected": _seen(request, names),
     }
     if name == "unacknowledge":
         return acknowledging.unacknowledge(names, **options)
@@ -114,10 +104,9 @@ def _plan_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     home = reverse("admin:pgjobs_errorgroup_changelist", current_app=model_admin.admin_site.name)
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    if not model_admin.has_view_permission(request):
-        raise PermissionDenied
     names, plan = _named(request), PLANS.get(request.POST.get("plan", ""))
-    if plan and (permission := bulkplan.missing(request, plan[0])):
+    needed = bulkplan.needed(plan[0]) if plan else ()
+    if permission := lacking(model_admin, request, *needed):
         return denied(request, "start", permission, kind="bulk", ids=[])
     if len(names) != 1 or plan is None:
         messages.error(request, "Nothing was done: tick the one error whose jobs are meant.")
@@ -148,16 +137,19 @@ def _named(request: HttpRequest) -> list[str]:
     return sorted({name for name in given if 0 < len(name) <= 40 and "\x00" not in name})
 
 
-def _seen(request: HttpRequest) -> dict[str, str]:
+def _seen(request: HttpRequest, names: list[str]) -> dict[str, str]:
+    """How each cause stood when the person looked. Raises :class:`Unseen` where the form does not say."""
     pairs = (text.partition(":") for text in request.POST.getlist("seen"))
-    return {unquote(name): seen for seen, _, name in pairs}
+    found = {unquote(name): seen for seen, colon, name in pairs if colon}
+    if missing := [quote(name) for name in names if name not in found]:
+        raise Unseen(f"error {some(missing)}", "seen")
+    return found
 
 
 def _tell(request: HttpRequest, outcomes: list[ErrorOutcome]) -> None:
     """One sentence for all of which the same is to be said."""
     for (done, message), count in Counter((each.done, each.message) for each in outcomes).items():
-        names = [quote(each.fingerprint)[:12] for each in outcomes if each.message == message][:5]
-        more = f" and {count - 5} more" if count > 5 else ""
+        names = [quote(each.fingerprint)[:12] for each in outcomes if each.message == message]
         say = messages.success if done else messages.warning
         nothing = "" if done else "Nothing was done: "
-        say(request, f"{'Error' if count == 1 else 'Errors'} {', '.join(names)}{more}: {nothing}{message}.")
+        say(request, f"{'Error' if count == 1 else 'Errors'} {some(names)}: {nothing}{message}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from django.utils.safestring import SafeString
 
@@ -82,21 +81,6 @@ def histogram(counts: Sequence[int], name: str) -> SafeString:
     return charts.histogram(f"Run times, last {name}", told, shown, "attempts")
 
 
-def _running(points: list[series.Point], name: str) -> SafeString:
-    known = [point.run_p95 for point in points if point.run_p95 is not None]
-    told = "No attempt has ended in this time."
-    if known:
-        told = (
-            f"19 of 20 attempts ran less than {seconds_in_words(known[-1])} of late, and less than "
-            f"{seconds_in_words(max(known))} at worst; each to within a factor of two."
-        )
-    lines: dict[str, Any] = {
-        "p50 (s)": [point.run_p50 for point in points],
-        "p95 (s)": [point.run_p95 for point in points],
-    }
-    return charts.lines(f"Run time, last {name}", told, [_label(point.at, name) for point in points], lines)
-
-
 def _throughput(points: list[series.Point], name: str, marks: dict[int, str]) -> SafeString:
     done, bad = sum(point.done for point in points), sum(point.bad for point in points)
     worst = max(points, key=lambda point: point.bad, default=None)
@@ -111,20 +95,34 @@ def _throughput(points: list[series.Point], name: str, marks: dict[int, str]) ->
     return charts.bars(f"Throughput, last {name}", told, bars, ("done", "failed attempts"))
 
 
+def _running(points: list[series.Point], name: str) -> SafeString:
+    ends = [(point.run_p50, point.run_p95) for point in points]
+    return _times(f"Run time, last {name}", "attempts ran", points, ends, name)
+
+
 def _waiting(points: list[series.Point], name: str) -> SafeString:
-    known = [point.wait_p95 for point in points if point.wait_p95 is not None]
+    ends = [(point.wait_p50, point.wait_p95) for point in points]
+    return _times(f"Waiting time, last {name}", "jobs waited", points, ends, name)
+
+
+def _times(
+    title: str,
+    what: str,
+    points: list[series.Point],
+    ends: list[tuple[float | None, float | None]],
+    name: str,
+) -> SafeString:
+    """The median and the 95th percentile of each stretch, in seconds."""
+    medians, most = [median for median, _ in ends], [p95 for _, p95 in ends]
+    known = [p95 for p95 in most if p95 is not None]
     told = "No attempt has ended in this time."
     if known:
         told = (
-            f"19 of 20 jobs waited less than {seconds_in_words(known[-1])} of late, and less than "
+            f"19 of 20 {what} less than {seconds_in_words(known[-1])} of late, and less than "
             f"{seconds_in_words(max(known))} at worst; each to within a factor of two."
         )
     labels = [_label(point.at, name) for point in points]
-    lines: dict[str, Any] = {
-        "p50 (s)": [point.wait_p50 for point in points],
-        "p95 (s)": [point.wait_p95 for point in points],
-    }
-    return charts.lines(f"Waiting time, last {name}", told, labels, lines)
+    return charts.lines(title, told, labels, {"p50 (s)": medians, "p95 (s)": most})
 
 
 def _label(at: datetime, name: str, mark: str = "") -> str:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
 from pgjobs.admin.guards import guarded
-from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
 from pgjobs.admin.verbs import (
+    Governed,
     NeededReasonForm,
     ReasonForm,
-    actor_of,
     back,
     denied,
     expected,
     lacking,
-    log,
-    seen,
-    tell,
+    perform,
+    valid,
 )
 from pgjobs.admin.window import LARGEST_ID
-from pgjobs.conf import get_settings
-from pgjobs.queue import rights
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.queue.models import OperatorAction
 from pgjobs.workflows import verbs
@@ -39,25 +34,16 @@ KIND = OperatorAction.Target.EXECUTION.value
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutionVerb:
+class ExecutionVerb(Governed):
     """One thing a person may do to executions."""
 
+    kind = KIND
     name: str
     done: str
     act: Callable[..., list[VerbOutcome]]
     effect: str
     confirm: bool = False
     needs_reason: bool = False
-
-    @property
-    def permission(self) -> str:
-        """The full name of the permission it needs."""
-        return rights.right(KIND, self.name).permission
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """The statuses that it applies to."""
-        return rights.right(KIND, self.name).states
 
 
 VERBS = {
@@ -184,17 +170,5 @@ def _ask(model_admin: Any, request: HttpRequest, verb: ExecutionVerb, execution:
 def act(request: HttpRequest, verb: ExecutionVerb, ids: list[int]) -> None:
     """What a form asks for, if its reason is there and can be kept."""
     form = (NeededReasonForm if verb.needs_reason else ReasonForm)(request.POST)
-    if form.is_valid():
-        perform(request, verb, ids, form.cleaned_data["reason"])
-    else:
-        messages.error(request, f"Nothing was done. Reason: {' '.join(map(str, form.errors['reason']))}")
-
-
-def perform(request: HttpRequest, verb: ExecutionVerb, ids: Iterable[int], reason: str) -> None:
-    """Do it, log it for each execution that moved, and say what was skipped and why."""
-    using, wanted = get_settings().database, list(ids)
-    with acting():
-        outcomes = verb.act(wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted))
-        done = [outcome.id for outcome in outcomes if outcome.done]
-        log(request, Execution, done, verb.done, reason, using)
-    tell(request, "execution", verb.done, outcomes)
+    if valid(request, form):
+        perform(request, verb, Execution, ids, form.cleaned_data["reason"])

@@ -16,7 +16,7 @@ from pgjobs.admin import flowverbs, timeline
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import Undone, acting, panel
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied, expected, lacking, log, seen
+from pgjobs.admin.verbs import actor_of, denied, expected, lacking, log, problems, seen, valid
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
 from pgjobs.queue import rights
@@ -87,9 +87,7 @@ def fork_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRes
     if request.method != "POST":
         return _fork_page(model_admin, request, execution)
     form = ForkForm(request.POST)
-    if not form.is_valid():
-        told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-        messages.error(request, f"Nothing was done. {told}")
+    if not valid(request, form):
         return HttpResponseRedirect(flowverbs.address(model_admin, "fork", object_id))
     if form.cleaned_data["cancel_source"] and not flowverbs.may(model_admin, request, "cancel"):
         # Half of what was asked for would leave two at work.
@@ -108,7 +106,7 @@ def _fork(model_admin: Any, request: HttpRequest, execution: Any, given: dict[st
             actor=actor,
             reason=given["reason"],
             cancel_source=given["cancel_source"],
-            expected=seen(request, [execution.pk]),
+            expected=seen(request, "execution", [execution.pk]),
         )
         if outcome.done:
             log(request, Execution, [execution.pk], outcome.message, given["reason"], using)
@@ -175,8 +173,8 @@ def signal_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpR
 def _send(request: HttpRequest, execution: Any, form: SignalForm) -> str:
     """Send what the form says; why not, when it cannot be sent."""
     if not form.is_valid():
-        return "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-    text = form.cleaned_data["payload"].strip()
+        return "; ".join(problems(form))
+    text, saw = form.cleaned_data["payload"].strip(), seen(request, "execution", [execution.pk])
     try:
         payload = json.loads(text) if text else None
     except ValueError as error:
@@ -188,7 +186,7 @@ def _send(request: HttpRequest, execution: Any, form: SignalForm) -> str:
                 form.cleaned_data["name"],
                 payload,
                 actor=actor_of(request),
-                expected=seen(request, [execution.pk]),
+                expected=saw,
             )
     except (PgJobsError, Undone) as error:
         return str(error)

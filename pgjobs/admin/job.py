@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
@@ -84,7 +85,7 @@ class JobPage(RowPage, Base):
             "reveal_url": reverse("admin:pgjobs_job_reveal", args=[job.pk], current_app=site.name)
             if may_reveal
             else "",
-            "audit": audited.panel_of("job", job.pk, job.clock),
+            "audit": audited.panel_of("job", job.pk, job.clock, partial(jobfacts.text, job)),
             "errors_url": reverse("admin:pgjobs_errorgroup_changelist", current_app=site.name),
             **jobfacts.values(job, revealed=revealed),
         }

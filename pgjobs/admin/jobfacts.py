@@ -23,11 +23,16 @@ def header(job: Any) -> dict[str, Any]:
         "id": str(job.pk),
         "state": marks.state(job.status),
         "since": _since(job),
-        "note": redaction.redacted_text(job.note, payload=job.payload, job_type=job.job_type),
+        "note": text(job, job.note),
         "job_type": job.job_type,
         "terminal": job.status in TERMINAL,
         "pending": job.status == JobStatus.PENDING,
     }
+
+
+def text(job: Any, said: str) -> str:
+    """Without the secrets that the payload names."""
+    return redaction.redacted_text(said, payload=job.payload, job_type=job.job_type)
 
 
 def _since(job: Any) -> Any:
@@ -85,7 +90,7 @@ def values(job: Any, *, revealed: bool) -> dict[str, Any]:
     job_type, payload = job.job_type, job.payload
     shown = job.payload if revealed else redaction.redacted(payload, job_type=job_type)
     result = job.result if revealed else redaction.redacted(job.result, job_type=job_type)
-    errors = redaction.redacted_errors(job.errors, payload=payload, job_type=job_type)
+    errors = redaction.redacted_texts(job.errors, payload=payload, job_type=job_type)
     last = redaction.redacted_text(job.last_error, payload=payload, job_type=job_type)
     return {
         "payload": tree(shown),

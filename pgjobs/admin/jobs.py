@@ -154,6 +154,7 @@ class DeadJobAdmin(LedToJobAdmin):
         here = request.GET.get("status", JobStatus.DEAD.value)
         kept = {name: request.GET[name] for name in ("queue", "job_type", "discarded") if name in request.GET}
         known: dict[str, int] = panel(stats.by_status).value or {}
+        request.pgjobs_counted = known  # type: ignore[attr-defined]
         tabs = [
             {
                 "label": status.capitalize(),
@@ -192,7 +193,7 @@ def bounded(
     if chosen or changelist.query:
         scattered = state in _ENDED and (changelist.query or not set(chosen) <= _IN_INDEX)
         most = min(_READ, window.WINDOW) if scattered else window.WINDOW
-        if _more(str(state), most, discarded=discarded is not None):
+        if _more(changelist.request, str(state), most, discarded=discarded is not None):
             return windowed(changelist, rows)
     return rows.order_by("-completed_at", "-pk") if state in _ENDED else rows
 
@@ -224,9 +225,12 @@ def _has_index(state: str | None) -> bool:
     return state in _PENDING or state in _ENDED or state == JobStatus.RUNNING
 
 
-def _more(state: str, most: int, *, discarded: bool) -> bool:
-    """Whether more jobs than that are in the state; read from the state's index alone."""
+def _more(request: Any, state: str, most: int, *, discarded: bool) -> bool:
+    """Whether more jobs than that are in the state: as the tabs have counted it, else read from its index alone."""
     if state in _ENDED:
+        counted = getattr(request, "pgjobs_counted", {}).get(state)
+        if counted is not None and not discarded and min(counted, most) <= COUNT_LIMIT:
+            return bool(counted > most)
         return _ended(state, discarded=discarded)[most : most + 1].exists()
     if state == JobStatus.RUNNING:
         return False
@@ -251,6 +255,7 @@ def _tabs(request: HttpRequest) -> list[dict[str, Any]]:
 
     def read() -> dict[str, str]:
         found, (waiting, is_cut) = stats.by_status(), stats.waiting_as_far()
+        request.pgjobs_counted = found  # type: ignore[attr-defined]
         request.pgjobs_waiting = None if is_cut else waiting  # type: ignore[attr-defined]
         told = {name: marks.count(number) for name, number in found.items() if name != "all"}
         for name, place in (("ready", 0), ("scheduled", 1)):

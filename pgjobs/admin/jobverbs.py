@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,12 +13,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
 from pgjobs.admin.guards import guarded
-from pgjobs.admin.limits import acting
 from pgjobs.admin.pages import respond
-from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, expected, lacking, log, seen, tell, ticked
+from pgjobs.admin.verbs import Governed, ReasonForm, back, denied, expected, lacking, perform, ticked, valid
 from pgjobs.admin.window import LARGEST_ID
-from pgjobs.conf import get_settings
-from pgjobs.queue import control, rights
+from pgjobs.queue import control
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.queue.models import Job, OperatorAction
 
@@ -27,9 +25,10 @@ TICKED_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class JobVerb:
+class JobVerb(Governed):
     """One thing a person may do to a job, with a button of its own."""
 
+    kind = KIND
     name: str
     label: str
     done: str
@@ -38,16 +37,6 @@ class JobVerb:
     """What pressing the button does, for people."""
     confirm: bool = False
     """Whether a page of its own asks first."""
-
-    @property
-    def permission(self) -> str:
-        """The full name of the permission it needs."""
-        return rights.right(KIND, self.name).permission
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """The statuses that it applies to."""
-        return rights.right(KIND, self.name).states
 
     def why_not(self, job: Any) -> str:
         """Why it does not fit a job as it stands; empty when it does."""
@@ -223,24 +212,5 @@ def act(request: HttpRequest, verb: JobVerb, ids: list[int]) -> None:
         messages.error(
             request, f"Nothing was done: {len(ids)} are ticked, and {TICKED_AT_MOST} are the most."
         )
-    elif form.is_valid():
-        perform(request, verb, ids, form.cleaned_data["reason"])
-    else:
-        messages.error(request, f"Nothing was done. Reason: {' '.join(map(str, form.errors['reason']))}")
-
-
-def perform(
-    request: HttpRequest, verb: JobVerb, ids: Iterable[int], reason: str = "", **options: Any
-) -> list[VerbOutcome]:
-    """Do it, log it for each job that moved, and tell the user what was done and what was skipped and why.
-
-    Verb, record and log entries are one commit when they live in the same database.
-    """
-    using, wanted = get_settings().database, list(ids)
-    with acting():
-        outcomes = verb.act(
-            wanted, actor=actor_of(request), reason=reason, expected=seen(request, wanted), **options
-        )
-        log(request, Job, [outcome.id for outcome in outcomes if outcome.done], verb.done, reason, using)
-    tell(request, "job", verb.done, outcomes)
-    return outcomes
+    elif valid(request, form):
+        perform(request, verb, Job, ids, form.cleaned_data["reason"])

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
+from django.apps import apps
 from django.http import HttpRequest
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
+from django.utils.text import capfirst
 
 from pgjobs.admin import kept
 from pgjobs.conf import get_settings
 
 _ORDER = (
-    ("overview", "Overview"),
-    ("errorgroup", "Errors"),
-    ("runningjob", "Running"),
-    ("job", "Jobs"),
-    ("deadjob", "Dead"),
-    ("queue", "Queues"),
-    ("worker", "Workers"),
-    ("execution", "Workflows"),
-    ("wait", "Approvals"),
-    ("tasktype", "Tasks"),
-    ("activity", "Activity"),
-    ("bulkoperation", "Bulk"),
-    ("operatoraction", "Audit"),
-    ("system", "System"),
+    "overview",
+    "errorgroup",
+    "runningjob",
+    "job",
+    "deadjob",
+    "queue",
+    "worker",
+    "execution",
+    "wait",
+    "tasktype",
+    "activity",
+    "bulkoperation",
+    "operatoraction",
+    "system",
 )
-_LABELS = dict(_ORDER)
 _BADGE_SECONDS = 60
 
 
@@ -40,19 +42,30 @@ def links(site: Any, request: HttpRequest, here: str) -> list[dict[str, Any]]:
     badges = _badges(site)
     return [
         {
-            "label": label,
+            "label": label(name),
             "url": reverse(f"admin:pgjobs_{name}_changelist", current_app=site.name),
             "current": name == here,
             "badge": badges.get(name, ""),
         }
-        for name, label in _ORDER
+        for name in _ORDER
         if name in admins and admins[name].has_view_permission(request)
     ]
 
 
 def label(name: str | None) -> str:
-    """What the strip calls the list of a model."""
-    return _LABELS[name or ""]
+    """What the list of a model is called: in the strip, in Django's sidebar and at its head."""
+    return capfirst(str(apps.get_model("pgjobs", name or "")._meta.verbose_name_plural))
+
+
+def activity(site: Any, request: HttpRequest, **wanted: str) -> str:
+    """The page of what happened, of one thing alone; empty for those who may not open it, or where there is none."""
+    if not request.user.has_perm("pgjobs.view_activity"):
+        return ""
+    try:
+        address = reverse("admin:pgjobs_activity_changelist", current_app=site.name)
+    except NoReverseMatch:
+        return ""
+    return f"{address}?{urlencode(wanted)}"
 
 
 def crumbs(site: Any, name: str | None) -> tuple[tuple[str, str], ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
+from django.template.defaultfilters import pluralize
 from django.urls import path
 
 from pgjobs.admin import marks
@@ -32,10 +33,10 @@ def newer_view(model_admin: Any, request: HttpRequest, pk: int) -> HttpResponse:
         raise PermissionDenied
     rows = model_admin.get_queryset(request).filter(pk__gt=min(pk, LARGEST_ID)).order_by("pk")
     found = panel(lambda: rows.values("pk")[: MOST + 1].count())
-    names = model_admin.opts.verbose_name, model_admin.opts.verbose_name_plural
+    name = model_admin.opts.verbose_name
     context = {
         "newer": marks.count(found.value or 0, MOST) if found.value else "",
-        "name": names[0] if found.value == 1 else names[1],
+        "name": f"{name}{pluralize(found.value or 0)}",
         "newer_url": request.path,
     }
     return render(request, "pgjobs/admin/newer.html", context)

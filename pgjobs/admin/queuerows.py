@@ -17,6 +17,7 @@ from pgjobs.connections import rows as read
 from pgjobs.health.queues import QueueRow
 from pgjobs.queue import pauses
 from pgjobs.queue.stats import COUNT_LIMIT
+from pgjobs.redaction import redacted_text
 
 _SHOWN_AS = {
     "ok": "live",
@@ -49,7 +50,7 @@ def pauses_in_force() -> list[dict[str, Any]]:
         {
             "kind": each.kind,
             "name": each.name,
-            "reason": each.reason,
+            "reason": redacted_text(each.reason),
             "by": each.by,
             "since": moment(each.since, clock),
             "until": moment(each.until, clock) if each.until else "it is resumed",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,16 +14,14 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
 
-from pgjobs.admin import figures, queuerows
+from pgjobs.admin import figures, navigation, queuerows
 from pgjobs.admin.ages import in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.joblist import LedToJobAdmin
-from pgjobs.admin.limits import acting, panel
-from pgjobs.admin.pages import changed
-from pgjobs.admin.verbs import actor_of, back, denied, lacking
+from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
+from pgjobs.admin.verbs import Unseen, actor_of, attempt, back, denied, lacking, stated, valid
 from pgjobs.conf import get_settings
-from pgjobs.exceptions import PgJobsError
 from pgjobs.health.examination import judge
 from pgjobs.health.facts import Facts
 from pgjobs.health.queues import QueueRow, queue_rows
@@ -49,7 +49,7 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a queue is its name."""
 
     list_template, list_seconds = "pgjobs/admin/queues.html", _SECONDS
-    row_template, row_seconds = "pgjobs/admin/queue.html", _SECONDS
+    row_template, row_seconds, row_word = "pgjobs/admin/queue.html", _SECONDS, "Queue"
 
     def get_urls(self) -> list[Any]:
         """The addresses of the verbs, beside Django's own."""
@@ -61,7 +61,10 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         ]
 
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
-        """One queue."""
+        """One queue; 404 for a name that nothing is known of, unless it is paused."""
+        with limited(PANEL_SECONDS):
+            if not pauses.heard_of(name, pauses.QUEUE):
+                return self.missing_page(request, name)
         status = 200 if name.isprintable() else 404
         return self.framed(request, f"Queue {name}"[:200], lambda: self._one(request, name), status=status)
 
@@ -89,10 +92,11 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
             "name": name,
             "queues": every,
             "pauses": held,
-            "is_paused": bool(held.value),
+            "is_paused": bool(held.value) or bool(held.problem),
             "charts": panel(lambda: self._charts(request, name)),
             "oldest": panel(lambda: self._oldest(name)),
             "jobs_url": self._jobs(status="ready", queue=name),
+            "activity_url": navigation.activity(site, request, queue=name),
             "next": request.path,
             **self._verbs(request),
         }
@@ -151,28 +155,19 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         if refused:
             return refused
         form = PauseForm(request.POST)
-        if not form.is_valid():
-            told = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-            messages.error(request, f"Nothing was done. {told}")
+        if not valid(request, form):
             return back(request, home)
         given = form.cleaned_data
-        until = timedelta(minutes=given["minutes"]) if given["minutes"] else None
-        try:
-            with acting():
-                outcome = pauses.pause(
-                    given["name"],
-                    kind=given["kind"],
-                    actor=actor_of(request),
-                    reason=given["reason"],
-                    until=until,
-                    expected=_expected(request, given["kind"], given["name"]),
-                )
-        except PgJobsError as error:
-            messages.error(request, f"Nothing was done: {error}")
-            return back(request, home)
-        changed()
-        _say(request, outcome)
-        return back(request, home)
+        verb = partial(
+            pauses.pause,
+            given["name"],
+            kind=given["kind"],
+            actor=actor_of(request),
+            reason=given["reason"],
+            until=timedelta(minutes=given["minutes"]) if given["minutes"] else None,
+            expected=_expected(request, given["kind"], given["name"]),
+        )
+        return self._done(request, verb, home)
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
         """End a pause. POST only."""
@@ -180,20 +175,14 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
         if refused:
             return refused
         kind, reason = request.POST.get("kind", pauses.QUEUE), request.POST.get("reason", "")[:200]
-        try:
-            with acting():
-                outcome = pauses.resume(
-                    request.POST.get("name", ""),
-                    kind=kind,
-                    actor=actor_of(request),
-                    reason=reason,
-                    expected=request.POST.get("expected"),
-                )
-        except PgJobsError as error:
-            messages.error(request, f"Nothing was done: {error}")
-            return back(request, home)
-        changed()
-        _say(request, outcome)
+        name = request.POST.get("name", "")
+        saw = stated(request, "expected", f"the pause of {kind} {name}"[:100])
+        verb = partial(pauses.resume, name, kind=kind, actor=actor_of(request), reason=reason, expected=saw)
+        return self._done(request, verb, home)
+
+    def _done(self, request: HttpRequest, verb: Callable[[], pauses.PauseOutcome], home: str) -> HttpResponse:
+        if outcome := attempt(request, verb):
+            _say(request, outcome)
         return back(request, home)
 
     def _refused(self, request: HttpRequest, verb: str) -> tuple[HttpResponse | None, str]:
@@ -208,9 +197,14 @@ class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
 
 
 def _expected(request: HttpRequest, kind: str, name: str) -> str:
-    """The pause that the person saw on what they name: the form of one queue says it, the other lists all."""
+    """The pause that the person saw on what they name: the form of one queue says it, the other lists all.
+
+    Raises :class:`Unseen` for a form that does neither.
+    """
     if "expected" in request.POST:
         return request.POST["expected"]
+    if "shown" not in request.POST:
+        raise Unseen(f"{kind} {name}", "expected or shown")
     shown = (text.split(":", 2) for text in request.POST.getlist("shown"))
     return next((parts[1] for parts in shown if parts[0] == kind and parts[2:] == [name]), "")
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Model, QuerySet
@@ -18,7 +17,7 @@ from django.utils.text import capfirst
 
 from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, Undone, limited, told, undone
 from pgjobs.admin.pages import FRAGMENT, chrome, respond
-from pgjobs.admin.verbs import TickedForm, denied, ticked
+from pgjobs.admin.verbs import TickedForm, denied, lacking, ticked
 from pgjobs.admin.window import PARAMETER
 from pgjobs.conf import get_settings
 from pgjobs.queue import rights
@@ -169,10 +168,10 @@ class ReadOnlyAdmin(ModelAdmin):
         name = request.POST.get("action", "")
         if name not in (self.actions or ()) or name in self.get_actions(request):
             return None
-        if not self.has_view_permission(request):
-            raise PermissionDenied
         verb = name.removesuffix("_selected")
-        permission = rights.right(self.target_kind, verb).permission
+        permission = lacking(self, request, rights.right(self.target_kind, verb).permission)
+        if not permission:
+            return None
         return denied(request, verb, permission, kind=self.target_kind, ids=ticked(request))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -193,6 +192,19 @@ class ReadOnlyAdmin(ModelAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """The bounded list."""
         return BoundedChangeList
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Exact matches only; a substring search reads every row."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        return queryset.none() if "\x00" in term else self.matching(queryset, term), False
+
+    def matching(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Those of ``rows`` that are called exactly so; a list without a search has them all."""
+        return rows
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """The last word on what a list reads."""

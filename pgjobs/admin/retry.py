@@ -17,7 +17,7 @@ from pgjobs.admin import jobverbs, navigation
 from pgjobs.admin.guards import guarded
 from pgjobs.admin.limits import PANEL_SECONDS, Undone, acting, limited, panel
 from pgjobs.admin.pages import changed, respond
-from pgjobs.admin.verbs import actor_of, denied, expected, log, seen
+from pgjobs.admin.verbs import actor_of, denied, expected, log, perform, problems, seen
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import PgJobsError
@@ -71,10 +71,10 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
         return denied(request, "edit_copy", EDIT_PERMISSION, kind="job", ids=[object_id])
     if request.method != "POST":
         return _page(model_admin, request, job)
+    saw = seen(request, "job", [object_id])
     form = RetryForm(request.POST)
     if not form.is_valid():
-        problems = [f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        return _page(model_admin, request, job, problems=problems)
+        return _page(model_admin, request, job, problems=problems(form))
     if misspelt := _misspelt(form):
         return _page(model_admin, request, job, problems=[misspelt])
     if not edits and _was_edited(request, job):
@@ -83,11 +83,11 @@ def retry_view(model_admin: Any, request: HttpRequest, object_id: int) -> HttpRe
     if not edits:
         reason = form.cleaned_data["reason"]
         try:
-            jobverbs.perform(request, jobverbs.VERBS["retry"], [object_id], reason, **form.options())
+            perform(request, jobverbs.VERBS["retry"], Job, [object_id], reason, **form.options())
         except (PgJobsError, Undone) as error:
             return _page(model_admin, request, job, problems=[str(error)])
         return HttpResponseRedirect(model_admin.url_of(object_id))
-    return _edit(model_admin, request, job, form)
+    return _edit(model_admin, request, job, form, saw[object_id])
 
 
 def _misspelt(form: RetryForm) -> str:
@@ -108,7 +108,9 @@ def _was_edited(request: HttpRequest, job: Any) -> bool:
         return True
 
 
-def _edit(model_admin: Any, request: HttpRequest, job: Any, form: RetryForm) -> HttpResponse:
+def _edit(
+    model_admin: Any, request: HttpRequest, job: Any, form: RetryForm, saw: tuple[str, int]
+) -> HttpResponse:
     text = request.POST.get("payload", "")
     try:
         edited = _parsed(text)
@@ -127,7 +129,7 @@ def _edit(model_admin: Any, request: HttpRequest, job: Any, form: RetryForm) -> 
                 payload,
                 actor=actor_of(request),
                 reason=form.cleaned_data["reason"],
-                expected=seen(request, [job.pk]).get(job.pk),
+                expected=saw,
                 **options,
             )
             if outcome.done:
@@ -210,7 +212,7 @@ def _page(
         "payload": request.POST.get("payload", shown),
         "changes": changes,
         "previewed": previewed,
-        "expected": request.POST.get("expected") or expected(job),
+        "expected": request.POST.get("expected", expected(job)),
         "url": reverse("admin:pgjobs_job_options", args=[job.pk], current_app=model_admin.admin_site.name),
         "back_url": model_admin.url_of(job.pk),
     }

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin import errorrows, figures, marks, queuerows, taskfacts
+from pgjobs.admin import errorrows, figures, marks, navigation, queuerows, taskfacts
 from pgjobs.admin.ages import moment, seconds_in_words
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.joblist import LedToJobAdmin
@@ -19,7 +19,6 @@ from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, panel
 from pgjobs.health.errors import error_groups
 from pgjobs.health.tasktypes import MOST, RANGES, Span, Sums, TaskDetail, TaskRow, task_detail, task_table
 from pgjobs.queue import pauses, rights
-from pgjobs.queue.names import unknown
 from pgjobs.queue.proxies import TaskType
 from pgjobs.queue.registry import registry
 
@@ -55,11 +54,8 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
     def page_at(self, request: HttpRequest, name: str) -> HttpResponse:
         """One type; 404 for a name that nothing is known of, unless it is paused, and can be resumed here."""
         with limited(PANEL_SECONDS):
-            strange = bool(unknown(pauses.TYPE, name)) and name not in {
-                each.name for each in pauses.paused(pauses.TYPE)
-            }
-        if strange:
-            return self.missing_page(request, name)
+            if not pauses.heard_of(name, pauses.TYPE):
+                return self.missing_page(request, name)
         status = 200 if name.isprintable() else 404
         return self.framed(request, f"Task {name}"[:200], lambda: self._one(request, name), status=status)
 
@@ -126,7 +122,7 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
             "served": panel(lambda: taskfacts.served(name) if named else []),
             "jobs_url": self._jobs(job_type=name),
             "dead_url": self._jobs(job_type=name, status="dead"),
-            "activity_url": self._activity(request, name),
+            "activity_url": navigation.activity(site, request, job_type=name),
             "next": f"{request.path}?range={chosen}",
             "may_pause": request.user.has_perm(rights.right("type", "pause").permission),
             "pause_url": reverse("admin:pgjobs_queue_pause", current_app=site.name),
@@ -141,7 +137,7 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
             "total": seconds_in_words(row.now.run_seconds),
             "charts": [
                 *figures.of_task(found.points, chosen),
-                figures.histogram(row.now.runs_by_time, chosen),
+                figures.histogram(row.now.run_counts, chosen),
             ],
             "queues": [
                 {"name": name, "url": queuerows.address(self.admin_site, name), **_cells(sums)}
@@ -156,13 +152,6 @@ class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
         found = [group for group in groups.groups if group.job_type == name]
         found.sort(key=lambda group: (-group.last_hour, -group.jobs))
         return [errorrows.row(group, groups, self.admin_site) for group in found[:_ERRORS]]
-
-    def _activity(self, request: HttpRequest, name: str) -> str:
-        """What happened to the type; empty for those who may not see it."""
-        if not request.user.has_perm("pgjobs.view_activity"):
-            return ""
-        address = reverse("admin:pgjobs_activity_changelist", current_app=self.admin_site.name)
-        return f"{address}?{urlencode({'job_type': name})}"
 
     def _jobs(self, **filters: str) -> str:
         address = reverse("admin:pgjobs_job_changelist", current_app=self.admin_site.name)

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from pgjobs.admin import marks
+from pgjobs.admin import marks, navigation
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.frames import ListPage, RowPage
 from pgjobs.admin.limits import panel
@@ -93,7 +93,11 @@ class WorkerAdmin(ListPage, RowPage, ReadOnlyAdmin):
                 _, workers = read_workers(reader)
             return next((self._row(worker) for worker in workers if worker.id == pk), None)
 
-        return {"worker": panel(read), "jobs": panel(lambda: self._jobs(request, name))}
+        return {
+            "worker": panel(read),
+            "jobs": panel(lambda: self._jobs(request, name)),
+            "activity_url": navigation.activity(self.admin_site, request, target=f"worker:{name}"),
+        }
 
     def _jobs(self, request: HttpRequest, name: str) -> list[dict[str, Any]] | None:
         if not request.user.has_perm("pgjobs.view_job"):

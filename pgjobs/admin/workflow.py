@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from pgjobs import redaction
-from pgjobs.admin import attempts, audited, flowverbs, fork, marks, newer, timeline, whypanel
+from pgjobs.admin import attempts, audited, flowverbs, fork, marks, navigation, newer, timeline, whypanel
 from pgjobs.admin.ages import in_words, lease_in_words, moment
 from pgjobs.admin.frames import RowPage
 from pgjobs.admin.limits import Panel, panel
@@ -45,7 +46,6 @@ class WorkflowPage(RowPage, Base):
     def content(self, request: HttpRequest, execution: Any) -> dict[str, Any]:
         """What the page shows."""
         name, site = execution.workflow_name, self.admin_site
-        first = request.GET.get("from", "")
         terminal = execution.status in TERMINAL
         links = fork.links(self, request, execution)
         return {
@@ -61,27 +61,31 @@ class WorkflowPage(RowPage, Base):
             "expected": expected(execution),
             "fork_url": links["fork"],
             "signal_url": links["signal"],
+            "activity_url": navigation.activity(site, request, target=f"execution:{execution.pk}"),
             "failed_at": _failed_at(execution) if links["fork"] else None,
-            "timeline": panel(
-                lambda: timeline.of(
-                    execution,
-                    site,
-                    first=int(first) if first.isdecimal() and len(first) < 10 else 0,
-                    failed_only=request.GET.get("failed") == "1",
-                )
-            ),
+            "timeline": panel(lambda: _timeline(request, execution, site)),
             "step": panel(lambda: _step(execution, request.GET["step"])) if "step" in request.GET else None,
             "input": tree(redaction.redacted(execution.input, workflow=name)),
             "output": None
             if execution.output is None
             else tree(redaction.redacted(execution.output, workflow=name)),
             "attempts": attempts.of(
-                redaction.redacted_errors(execution.errors, payload=execution.input, workflow=name),
+                redaction.redacted_texts(execution.errors, payload=execution.input, workflow=name),
                 execution.clock,
             ),
             "relatives": panel(lambda: _relatives(execution, site)),
-            "audit": audited.panel_of_execution(execution.pk, execution.clock),
+            "audit": audited.panel_of_execution(execution.pk, execution.clock, partial(_text, execution)),
         }
+
+
+def _timeline(request: HttpRequest, execution: Any, site: Any) -> dict[str, Any]:
+    first = request.GET.get("from", "")
+    return timeline.of(
+        execution,
+        site,
+        first=int(first) if first.isdecimal() and len(first) < 10 else 0,
+        failed_only=request.GET.get("failed") == "1",
+    )
 
 
 def _failed_at(execution: Any) -> Panel | None:
@@ -157,7 +161,7 @@ def _step(execution: Any, step_id: str) -> dict[str, Any] | None:
     if step is None:
         return None
     name = execution.workflow_name
-    error = redaction.redacted_errors(step.error, payload=execution.input, workflow=name)
+    error = redaction.redacted_texts(step.error, payload=execution.input, workflow=name)
     return {
         "id": step.step_id,
         "output": tree(redaction.redacted(step.output, workflow=name)),

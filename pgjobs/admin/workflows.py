@@ -93,18 +93,10 @@ class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
         ]
         return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """Exact matches only."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        if "\x00" in term:
-            return queryset.none(), False
-        if pk := window.as_id(term):
-            return queryset.filter(Q(pk=pk) | Q(key=term)), False
-        return queryset.filter(key=term), False
+    def matching(self, rows: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """By id or key."""
+        pk = window.as_id(term)
+        return rows.filter(Q(pk=pk) | Q(key=term) if pk else Q(key=term))
 
     def narrow(self, changelist: ChangeList, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Without large columns; filters that no partial index serves look through the newest ids, and say so."""

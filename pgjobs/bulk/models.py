@@ -51,7 +51,7 @@ class BulkOperation(models.Model):
 
     class Meta:
         verbose_name = "bulk operation"
-        verbose_name_plural = "bulk operations"
+        verbose_name_plural = "bulk"
         default_permissions = ("view",)
         constraints = [
             models.CheckConstraint(condition=models.Q(state__in=BulkState.values), name="pgjobs_bulk_state"),

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgjobs.conf import get_settings
+from pgjobs.connections import rows
 from pgjobs.health.errors import HOURS, JOBS_COUNTED, RETRIED
 from pgjobs.health.reading import Reader
 from pgjobs.queue.models import Job
 from pgjobs.queue.standing import OPEN, Standing, standing
-from pgjobs.redaction import redacted_errors, redacted_text, rules_for
+from pgjobs.redaction import redacted_text, redacted_texts, rules_for
 
 LOOKED = 300
 """Newest jobs of a group that are looked at."""
@@ -83,6 +84,13 @@ WHERE job_type = %(job_type)s AND fingerprint IS DISTINCT FROM %(fingerprint)s
 ORDER BY completed_at DESC LIMIT %(siblings)s"""  # noqa: S608 - constants
 
 
+# What has ended, or has been met lately, or somebody has said something of.
+_HEARD_OF = f"""
+SELECT EXISTS (SELECT FROM pgjobs_job AS t WHERE {_BAD} AND {{which}})
+    OR EXISTS (SELECT FROM pgjobs_cause WHERE fingerprint = %(fingerprint)s)
+    OR EXISTS (SELECT FROM pgjobs_acknowledgement WHERE fingerprint = %(fingerprint)s)"""  # noqa: S608 - constants
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
     """What is told of one cause. The traits are those of its newest jobs."""
@@ -134,10 +142,24 @@ class GroupDetail:
         return self.looked_at >= LOOKED
 
 
+def heard_of(fingerprint: str, *, using: str | None = None) -> bool:
+    """Whether a cause is there, or was lately: one that was cleared is told from one that never was.
+
+    Raises what the database raises.
+    """
+    sql = _HEARD_OF.format(which=_which(fingerprint))
+    ((known,),) = rows(using or get_settings().database, sql, {"fingerprint": fingerprint})
+    return bool(known)
+
+
+def _which(fingerprint: str) -> str:
+    return "t.fingerprint = %(fingerprint)s" if fingerprint else "t.fingerprint IS NULL"
+
+
 def group_detail(fingerprint: str, *, using: str | None = None) -> GroupDetail | None:
     """One group; None when no job has that fingerprint (any more). Raises what the database raises."""
     using = using or get_settings().database
-    which = "t.fingerprint = %(fingerprint)s" if fingerprint else "t.fingerprint IS NULL"
+    which = _which(fingerprint)
     with Reader(using) as reader:
         newest = reader.ask(_NEWEST.format(which=which), fingerprint=fingerprint, looked=LOOKED)
         head = reader.ask(
@@ -236,5 +258,5 @@ def _sample(job: Job | None) -> dict[str, Any]:
     errors = job.errors if job is not None and isinstance(job.errors, list) else []
     if job is None or not errors or not isinstance(errors[-1], dict):
         return {}
-    entry: dict[str, Any] = redacted_errors(errors[-1], payload=job.payload, job_type=job.job_type)
+    entry: dict[str, Any] = redacted_texts(errors[-1], payload=job.payload, job_type=job.job_type)
     return entry

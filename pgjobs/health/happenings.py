@@ -5,15 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
+from pgjobs.queue.models import OperatorAction
+from pgjobs.redaction import redacted_texts
 
 SHOWN = 50
 LOOKED = 2_000
-"""Rows that are looked through for two things at once; each alone has its index."""
+"""Rows that are looked through for two things at once, or for a target; any other thing alone has its index."""
+TARGETS = ("worker", *OperatorAction.Target.values)
+"""Kinds of targets."""
 
 _NAMED = ("kind", "queue", "job_type", "workflow")
 _COLUMNS = (
@@ -29,6 +33,16 @@ _BOUNDS = """at <= statement_timestamp()
   AND (%(before_seconds)s::float8 IS NULL
        OR at < statement_timestamp() - make_interval(secs => %(before_seconds)s::float8))"""
 
+_FEED = f"""
+WITH looked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM pgjobs_activity WHERE {_BOUNDS}{{among}}
+    ORDER BY at DESC, id DESC LIMIT %(looked)s)
+SELECT statement_timestamp(), edge.rows, edge.at, edge.id, found.*
+FROM (SELECT count(*) OVER () AS rows, at, id FROM looked ORDER BY at, id LIMIT 1) AS edge
+LEFT JOIN LATERAL (SELECT * FROM looked WHERE true{{those}}
+                   ORDER BY at DESC, id DESC LIMIT %(most)s) AS found ON true
+ORDER BY found.at DESC, found.id DESC"""  # noqa: S608 - names of columns
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -40,11 +54,21 @@ class Wanted:
     workflow: str = ""
     since: dt.datetime | dt.timedelta | None = None
     before: dt.datetime | dt.timedelta | None = None
+    target: str = ""
+    """What it was done or happened to: "worker:host.1.abc", "execution:12"."""
 
     @property
-    def named(self) -> dict[str, str]:
-        """The conditions on names."""
-        return {name: value for name in _NAMED if (value := getattr(self, name))}
+    def columns(self) -> dict[str, str]:
+        """The conditions, by column."""
+        found = {name: value for name in _NAMED if (value := getattr(self, name))}
+        if self.target:
+            found["target_kind"], _, found["target_id"] = self.target.partition(":")
+        return found
+
+    @property
+    def scattered(self) -> bool:
+        """Whether no index has all of what is wanted."""
+        return len(self.columns) > 1
 
 
 Place = tuple[dt.datetime, int]
@@ -86,7 +110,7 @@ class Happening:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        names = ("id", "kind", *_NAMED[1:], "actor", "target_kind", "target_id", "fingerprint", "details")
+        names = ("id", *_NAMED, "actor", "target_kind", "target_id", "fingerprint", "details")
         told = {name: getattr(self, name) for name in names}
         return {**told, "at": self.at.isoformat(), "text": sentence(self)}
 
@@ -113,41 +137,46 @@ def feed(
 ) -> Feed:
     """What happened, the latest first: before ``below``, after ``after``. Raises what the database raises."""
     wanted = wanted or Wanted()
-    named = wanted.named
-    through = len(named) > 1
-    conditions = "".join(f" AND {name} = %({name})s" for name in named)
-    place = (" AND (at, id) < (%(at)s::timestamptz, %(id)s)" if below else "") + (
-        " AND (at, id) > (%(after)s::timestamptz, %(after_id)s)" if after else ""
-    )
-    sql = f"""
-WITH looked AS MATERIALIZED (
-    SELECT {_COLUMNS} FROM pgjobs_activity WHERE {_BOUNDS}{place}{"" if through else conditions}
-    ORDER BY at DESC, id DESC LIMIT %(looked)s)
-SELECT statement_timestamp(), edge.rows, edge.at, edge.id, found.*
-FROM (SELECT count(*) OVER () AS rows, at, id FROM looked ORDER BY at, id LIMIT 1) AS edge
-LEFT JOIN LATERAL (SELECT * FROM looked WHERE true{conditions if through else ""}
-                   ORDER BY at DESC, id DESC LIMIT %(most)s) AS found ON true
-ORDER BY found.at DESC, found.id DESC"""  # noqa: S608 - names of columns
-    params: dict[str, Any] = {
-        **named,
-        **_times(wanted),
-        "looked": LOOKED if through else most + 1,
-        "most": most + 1,
-    }
-    if below:
-        params |= {"at": below[0], "id": below[1]}
-    if after:
-        params |= {"after": after[0], "after_id": after[1]}
+    sql, params = _question(wanted, below, after, most)
     with Reader(using or get_settings().database) as reader:
         found = reader.ask(sql, **params)
         if not found:
             ((clock,),) = reader.ask("SELECT statement_timestamp()")
             return Feed(clock, [], None, None)
+    return _answer(found, most, scattered=wanted.scattered)
+
+
+def _question(
+    wanted: Wanted, below: Place | None, after: Place | None, most: int
+) -> tuple[str, dict[str, Any]]:
+    """One thing is looked for in its index; more, or a target, in the newest rows of all."""
+    columns, scattered = wanted.columns, wanted.scattered
+    those = "".join(f" AND {name} = %({name})s" for name in columns)
+    between, places = _between(below, after)
+    sql = _FEED.format(among=between + ("" if scattered else those), those=those if scattered else "")
+    looked = LOOKED if scattered else most + 1
+    return sql, {**columns, **_times(wanted), **places, "looked": looked, "most": most + 1}
+
+
+def _between(below: Place | None, after: Place | None) -> tuple[str, dict[str, Any]]:
+    conditions = ""
+    places: dict[str, Any] = {}
+    if below:
+        conditions += " AND (at, id) < (%(at)s::timestamptz, %(id)s)"
+        places |= {"at": below[0], "id": below[1]}
+    if after:
+        conditions += " AND (at, id) > (%(after)s::timestamptz, %(after_id)s)"
+        places |= {"after": after[0], "after_id": after[1]}
+    return conditions, places
+
+
+def _answer(found: list[tuple[Any, ...]], most: int, *, scattered: bool) -> Feed:
+    """Rows, with the place of the oldest of them, or of the oldest row that was looked at where that was the end."""
     clock, looked, edge_at, edge_id = found[0][:4]
     rows = [_happening(row[4:]) for row in found if row[4] is not None]
     if len(rows) > most:
         return Feed(clock, rows[:most], (rows[most - 1].at, rows[most - 1].id), None)
-    cut = through and looked >= LOOKED
+    cut = scattered and looked >= LOOKED
     return Feed(clock, rows, (edge_at, edge_id) if cut else None, edge_at if cut else None)
 
 
@@ -161,8 +190,11 @@ def _times(wanted: Wanted) -> dict[str, Any]:
 
 
 def _happening(row: tuple[Any, ...]) -> Happening:
+    """What people typed is in the details too: without its secrets, whoever asks."""
     known = json.loads(row[-1])
-    return Happening(*row[:-1], known if isinstance(known, dict) else {})  # type: ignore[call-arg]
+    made = Happening(*row[:-1])
+    shown = redacted_texts(known, job_type=made.job_type or None, workflow=made.workflow or None)
+    return replace(made, details=shown) if isinstance(shown, dict) else made
 
 
 def sentence(each: Happening) -> str:

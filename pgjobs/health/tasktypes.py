@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
 from pgjobs.health.series import Point
 from pgjobs.queue.hours import summed_up
-from pgjobs.queue.rollups import percentile
+from pgjobs.queue.rollups import NUMBERS, Tally, percentile
 
 MOST = 1_000
 """Types that one look tells apart, those that ran longest first."""
@@ -28,7 +28,7 @@ SELECT statement_timestamp(), (SELECT max(hour) FROM pgjobs_hour), (SELECT min(h
 
 _SUMS = f"""sum(done)::bigint, sum(failed)::bigint, sum(dead)::bigint, sum(retried)::bigint, sum(wait_seconds),
        sum(run_seconds), {summed_up("wait_counts")}, {summed_up("run_counts")}"""
-_COLUMNS = "queue, job_type, done, failed, dead, retried, wait_seconds, run_seconds"
+_COLUMNS = f"queue, job_type, {', '.join(NUMBERS)}"
 _FROM = f"""
 FROM (SELECT hour AS at, {_COLUMNS}, wait_counts, run_counts FROM pgjobs_hour
       WHERE hour >= %(hours)s::timestamptz AND hour < %(minutes)s::timestamptz
@@ -49,18 +49,10 @@ FROM (SELECT *, at >= %(since)s::timestamptz AS late,
 GROUP BY GROUPING SETS ((late), (late, queue), (late, began))"""  # noqa: S608 - names of columns
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Tally):
     """What came of the attempts of one stretch. Percentiles are seconds, right to within a factor of two."""
 
-    done: int = 0
-    failed: int = 0
-    dead: int = 0
-    retried: int = 0
-    wait_seconds: float = 0.0
-    run_seconds: float = 0.0
-    waits: list[int] = field(default_factory=list)
-    runs_by_time: list[int] = field(default_factory=list)
+    __slots__ = ()
 
     @property
     def runs(self) -> int:
@@ -84,11 +76,11 @@ class Sums:
 
     def run(self, share: float) -> float | None:
         """How long ``share`` of the attempts ran at most."""
-        return percentile(self.runs_by_time, share)
+        return percentile(self.run_counts, share)
 
     def wait(self, share: float) -> float | None:
         """How long ``share`` of them waited at most."""
-        return percentile(self.waits, share)
+        return percentile(self.wait_counts, share)
 
 
 NOTHING = Sums()

@@ -24,7 +24,7 @@ _TOLD = """
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgjobs", "0016_sums_seen")]
+    dependencies = [("pgjobs", "0017_page_names")]
 
     operations = [
         migrations.RunSQL(

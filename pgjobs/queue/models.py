@@ -328,7 +328,7 @@ class OperatorAction(models.Model):
 
     class Meta:
         verbose_name = "operator action"
-        verbose_name_plural = "operator actions"
+        verbose_name_plural = "audit"
         default_permissions = ("view",)  # the index of target_ids is made by hand, in the migration
 
     def __str__(self) -> str:

@@ -160,6 +160,11 @@ def paused(kind: str | None = None) -> list[QueuePause]:
     return list((found if kind is None else found.filter(kind=kind)).order_by("kind", "name"))
 
 
+def heard_of(name: str, kind: str) -> bool:
+    """Whether there is anything to show of a name: something is known of it, or it is paused and can be resumed."""
+    return not unknown(kind, name) or name in {each.name for each in paused(kind)}
+
+
 def mark(pause: QueuePause | None) -> str:
     """How a pause stands, as a form carries it; empty for none."""
     if pause is None:

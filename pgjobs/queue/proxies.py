@@ -45,7 +45,7 @@ class RunningJob(Job):
         proxy = True
         default_permissions = ()
         verbose_name = "running job"
-        verbose_name_plural = "running jobs"
+        verbose_name_plural = "running"
 
 
 class DeadJob(Job):
@@ -55,7 +55,7 @@ class DeadJob(Job):
         proxy = True
         default_permissions = ()
         verbose_name = "dead job"
-        verbose_name_plural = "dead jobs"
+        verbose_name_plural = "dead"
 
 
 class Queue(Job):

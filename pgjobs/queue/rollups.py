@@ -66,9 +66,14 @@ _SILENT_FOR = 10
 """Times ``STATISTICS_DAYS``: then sums of a queue and type that had no end since are those of a queue, or of none."""
 
 
+NUMBERS = ("done", "failed", "dead", "retried", "wait_seconds", "run_seconds")
+"""What a row adds up, beside the counts by bucket."""
+
+
 @dataclass(slots=True)
 class Tally:
-    """What became of jobs of one type in one queue. Lists are counts by bucket, without the zeros at their end."""
+    """What became of jobs of one type in one queue, as a row has it. Lists are counts by bucket, without the zeros at
+    their end."""
 
     done: int = 0
     failed: int = 0
@@ -76,22 +81,22 @@ class Tally:
     retried: int = 0
     wait_seconds: float = 0.0
     run_seconds: float = 0.0
-    waits: list[int] = field(default_factory=list)
-    runs: list[int] = field(default_factory=list)
+    wait_counts: list[int] = field(default_factory=list)
+    run_counts: list[int] = field(default_factory=list)
 
     def measure(self, waited: float, ran: float) -> None:
         """Note one attempt's times, in seconds."""
         self.wait_seconds += waited
         self.run_seconds += ran
-        _count(self.waits, waited)
-        _count(self.runs, ran)
+        _count(self.wait_counts, waited)
+        _count(self.run_counts, ran)
 
     def add(self, other: Tally) -> None:
         """Take the figures of ``other`` in."""
-        for name in ("done", "failed", "dead", "retried", "wait_seconds", "run_seconds"):
+        for name in NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.waits = summed(self.waits, other.waits)
-        self.runs = summed(self.runs, other.runs)
+        self.wait_counts = summed(self.wait_counts, other.wait_counts)
+        self.run_counts = summed(self.run_counts, other.run_counts)
 
 
 Tallies = Mapping[tuple[str, str], Tally]
@@ -107,14 +112,11 @@ def _add(tallies: Tallies, sql: str, using: str) -> None:
     if not tallies:
         return
     each = list(tallies.values())
-    params: dict[str, object] = {
-        name: [getattr(tally, name) for tally in each]
-        for name in ("done", "failed", "dead", "retried", "wait_seconds", "run_seconds")
-    }
+    params: dict[str, object] = {name: [getattr(tally, name) for tally in each] for name in NUMBERS}
     params["queues"] = [queue for queue, _ in tallies]
     params["types"] = [job_type for _, job_type in tallies]
-    params["waits"] = [_array(tally.waits) for tally in each]
-    params["runs"] = [_array(tally.runs) for tally in each]
+    params["waits"] = [_array(tally.wait_counts) for tally in each]
+    params["runs"] = [_array(tally.run_counts) for tally in each]
     rows(using, sql, params)
 
 

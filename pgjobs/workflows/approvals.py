@@ -17,6 +17,7 @@ from pgjobs import codec
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.queue import audit
+from pgjobs.redaction import redacted_text
 from pgjobs.workflows.expected import Seen, difference
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import TERMINAL, OnTimeout, WaitKind
@@ -240,7 +241,7 @@ def _too_late(wait: Wait, now: dt.datetime) -> str:
             came_to = {True: "approved", False: "rejected", None: "a timeout"}[wait.approved]
             return f"nobody decided in time; it came to {came_to} at {at}"
         what = "approved" if wait.approved else "rejected"
-        told = f": {wait.reason}" if wait.reason else ""
+        told = f": {redacted_text(wait.reason, workflow=wait.execution.workflow_name)}" if wait.reason else ""
         return f"it was {what} before, by {wait.decided_by} at {at}{told}"
     if wait.execution.status in TERMINAL:
         return f"execution {wait.execution_id} has ended ({wait.execution.status})"

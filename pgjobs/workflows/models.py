@@ -72,7 +72,7 @@ class Execution(LeasedRow):
 
     class Meta:
         verbose_name = "workflow execution"
-        verbose_name_plural = "workflow executions"
+        verbose_name_plural = "workflows"
         permissions = [
             ("resume_execution", "Can pause, resume and retry workflow executions"),
             ("cancel_execution", "Can cancel workflow executions"),
@@ -200,8 +200,9 @@ class Wait(models.Model):
     reason = models.TextField(default="", db_default="", blank=True)
 
     class Meta:
-        verbose_name = "wait"
-        verbose_name_plural = "waits"
+        # Of all waits, a page shows approvals alone.
+        verbose_name = "approval"
+        verbose_name_plural = "approvals"
         permissions = [("decide_wait", "Can decide approvals that name no permission of their own")]
         constraints = [
             models.UniqueConstraint(fields=["execution", "step_id"], name="pgjobs_wait_once"),

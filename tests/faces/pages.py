@@ -33,6 +33,11 @@ def text_of(client: Client, url: str) -> str:
     return str(response.content.decode())
 
 
+def as_seen(*rows: Any) -> dict[str, list[str]]:
+    """What a form carries of rows as they stand, as if its page had just been made."""
+    return {"seen": [f"{row.pk}:{row.status}:{row.attempt_count}" for row in rows]}
+
+
 def said(response: Any) -> str:
     """What a person is told after a verb."""
     return " | ".join(str(message) for message in get_messages(response.wsgi_request))

@@ -71,7 +71,7 @@ BUDGETS = [
     (f"{JOBS}?q=nothing", 10, 26_000),
     (f"{JOBS}?q=4711", 11, 26_000),
     (f"{JOBS}?q=payload.n:17", 8, 26_000),
-    (f"{JOBS}?q=state:dead+err:Nothing", 9, 26_000),
+    (f"{JOBS}?q=state:dead+err:Nothing", 8, 26_000),
     (f"{JOBS}?q=fp:0000", 8, 1_500),
     (f"{JOBS}?before_id=150000", 8, 26_000),
     (DEAD, 7, 1_500),

@@ -13,7 +13,7 @@ from pgjobs.health.why_execution import why_execution
 from pgjobs.models import Execution, Job, Message, OperatorAction
 from pgjobs.workflows import verbs
 from pgjobs.workflows.approvals import decide
-from tests.faces.pages import address, person, said, text_of
+from tests.faces.pages import address, as_seen, person, said, text_of
 from tests.faces.rows import make_worker
 from tests.workflows.rows import approval, execution, gather, job, status, step, user, wait
 
@@ -109,9 +109,8 @@ def test_a_fork_that_cannot_be_is_told(data: dict[str, str], told: str) -> None:
 def test_a_signal_is_sent_with_its_payload() -> None:
     made = execution()
     client = person("ann", "signal_execution")
-    response = client.post(
-        address("execution_signal", made.pk), {"name": "paid", "payload": '{"order": 9007199254740993}'}
-    )
+    data = {"name": "paid", "payload": '{"order": 9007199254740993}', **as_seen(made)}
+    response = client.post(address("execution_signal", made.pk), data)
 
     assert Message.objects.get().payload == {"order": 2**53 + 1}
     assert "'paid' was sent" in said(response)
@@ -122,7 +121,7 @@ def test_a_signal_is_sent_with_its_payload() -> None:
 def test_a_payload_that_is_no_json_is_kept_and_told(payload: str) -> None:
     made = execution()
     response = person("ann", "signal_execution").post(
-        address("execution_signal", made.pk), {"name": "paid", "payload": payload}
+        address("execution_signal", made.pk), {"name": "paid", "payload": payload, **as_seen(made)}
     )
 
     assert "Nothing was sent" in response.content.decode()

@@ -12,7 +12,7 @@ from pgjobs.admin import guards, limits, readonly
 from pgjobs.models import BulkOperation, Job, OperatorAction, Worker
 from pgjobs.queue import audit, stats
 from tests.faces.conftest import ClientOf
-from tests.faces.pages import address, person, said, text_of
+from tests.faces.pages import address, as_seen, person, said, text_of
 from tests.faces.rows import make_job, make_worker
 from tests.health.situations import bulk
 from tests.leases.sessions import sessions, transaction_open
@@ -147,9 +147,9 @@ def test_queues_beyond_those_that_are_offered_are_reached_by_name_and_counted() 
 
     dead = make_job("dead")
     options = address("job_options", dead.pk)
-    refused = ann.post(options, {"queue": "q-999"}).content.decode()
+    refused = ann.post(options, {"queue": "q-999", **as_seen(dead)}).content.decode()
     assert "Nothing is known of a queue &#x27;q-999&#x27;" in refused and 'value="q-999"' in refused
-    assert ann.post(options, {"queue": "q-205"}).status_code == 302
+    assert ann.post(options, {"queue": "q-205", **as_seen(dead)}).status_code == 302
     dead.refresh_from_db()
     assert (dead.status, dead.queue) == ("pending", "q-205")
 
@@ -165,7 +165,7 @@ def test_verbs_end_in_time_and_say_that_nothing_was_done(
     forms = [address("job_options", dead.pk), address("job_discard", dead.pk)]
     forms += [address(f"execution_{name}", paused.pk) for name in ("fork", "signal", "cancel")]
     both = "pgjobs_job, pgjobs_execution"
-    reason = {"reason": "INC-221", "name": "paid", "from_ordinal": "0"}
+    reason = {"reason": "INC-221", "name": "paid", "from_ordinal": "0", **as_seen(dead, paused)}
 
     with sessions("other") as [other]:
         held = transaction_open(other, lambda: statement(f"LOCK TABLE {both} IN ACCESS EXCLUSIVE MODE"))
@@ -173,15 +173,14 @@ def test_verbs_end_in_time_and_say_that_nothing_was_done(
             answer = client.get(form)
             assert answer.status_code == 200, form
             assert "Not available: took longer than 0.1 s" in answer.content.decode(), form
-        unread = client.post(address("job_retry", dead.pk), {})
+        unread = client.post(address("job_retry", dead.pk), as_seen(dead))
         held.finish()
         held = transaction_open(other, lambda: statement(f"LOCK TABLE {both} IN EXCLUSIVE MODE"))
         answers = [client.post(form, reason) for form in forms]
-        ticked = {"action": "retry_selected", "_selected_action": [dead.pk], "index": "0"}
+        ticked = {"action": "retry_selected", "_selected_action": [dead.pk], "index": "0", **as_seen(dead)}
         answers.append(client.post(address("job_changelist"), ticked))
-        answers.append(
-            client.post(f"{address('job_bulk')}?status=dead&verb=retry&job_type=jobsapp.ok", reason)
-        )
+        plan = f"{address('job_bulk')}?status=dead&verb=retry&job_type=jobsapp.ok"
+        answers.append(client.post(plan, {**reason, "upper_id": dead.pk}))
         held.finish()
 
     assert unread.status_code == 302 and "Nothing was done: took longer than 0.1 s." in said(unread)

@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pgjobs.admin import pages
-from tests.faces.pages import address, person, text_of
+from tests.faces.pages import address, as_seen, person, text_of
 from tests.faces.rows import make_job, make_worker
 from tests.support.own_database import connection
 from tests.workflows.rows import approval, execution
@@ -101,7 +101,7 @@ def test_after_a_verb_nobody_is_served_what_was_before() -> None:
     page = address("runningjob_changelist")
     client, other = person("ann", "cancel_job"), person("bob", "cancel_job")
     assert str(job.pk) in text_of(other, page)
-    client.post(address("job_cancel", job.pk))
+    client.post(address("job_cancel", job.pk), as_seen(job))
 
     assert "Nothing is running" in text_of(client, page)
     assert "Nothing is running" in text_of(other, page)

@@ -16,7 +16,7 @@ from pgjobs.queue.standing import mark
 from pgjobs.queue.standing import standing as standings
 from pgjobs.queue.states import JobStatus
 from pgjobs.workflows.states import ExecutionStatus
-from tests.faces.pages import VIEW, address, person, text_of
+from tests.faces.pages import VIEW, address, as_seen, person, text_of
 from tests.faces.rows import make_job
 from tests.workflows.rows import execution
 
@@ -177,6 +177,32 @@ def test_an_action_on_ticked_rows_without_its_right_is_refused_and_recorded(page
     assert (told.verb, told.actor, told.target_ids, told.refused) == ("retry", "viewer", [row.pk], 1)
 
 
+def test_what_the_blind_try_on_many_is_on_record_too() -> None:
+    dead, failed = make_job("dead", fingerprint="f00d"), execution("failed")
+    blind = person("blind", *CODENAMES)
+    User.objects.get(username="blind").user_permissions.remove(*Permission.objects.filter(codename__in=VIEW))
+    ticked = {"action": "retry_selected", "index": "0", "reason": "INC-1"}
+    tried = [
+        (address("job_changelist"), {**ticked, "_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("deadjob_changelist"), {**ticked, "_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("job_retry_ticked"), {"_selected_action": [dead.pk], **as_seen(dead)}),
+        (address("execution_changelist"), {**ticked, "_selected_action": [failed.pk], **as_seen(failed)}),
+        (address("job_bulk") + "?verb=retry&status=dead", {"reason": "INC-1", "upper_id": dead.pk}),
+        (address("errorgroup_plan"), {"plan": "retry", "fingerprint": "f00d"}),
+    ]
+
+    assert [blind.post(page, data).status_code for page, data in tried] == [403] * len(tried)
+    assert (blind.get(tried[-2][0]).status_code, standing(dead)[0]["status"]) == (403, "dead")
+    told = [
+        (each.verb, each.target_kind, each.target_ids, each.details["missing_permission"])
+        for each in OperatorAction.objects.order_by("pk")
+    ]
+    on_job = ("retry", "job", [dead.pk], "pgjobs.view_job")
+    on_execution = ("retry", "execution", [failed.pk], "pgjobs.view_execution")
+    planned = ("start", "bulk", [], "pgjobs.view_job")
+    assert told == [on_job, on_job, on_job, on_execution, planned, planned]
+
+
 def test_ticked_rows_carry_what_was_seen_too() -> None:
     moved, still = make_job("dead"), make_job("dead")
     client = person("ann", "retry_job")
@@ -198,22 +224,11 @@ def test_ticked_rows_carry_what_was_seen_too() -> None:
     assert {job.pk: job.status for job in Job.objects.all()} == {moved.pk: "dead", still.pk: "pending"}
 
 
-@pytest.mark.parametrize(
-    "seen", ["", "dead", "dead:", ":1", "dead:x", "dead:-1", "dead:99999999999999999999"]
-)
-def test_a_form_that_says_nothing_sensible_of_what_was_seen_is_taken_as_saying_nothing(seen: str) -> None:
-    job = make_job("dead")
-
-    person("ann", "retry_job").post(address("job_retry", job.pk), {"expected": seen})
-
-    assert Job.objects.get().status == "pending"
-
-
 @pytest.mark.parametrize("where", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
 def test_a_verb_leads_back_to_this_site_only(where: str) -> None:
     job = make_job("dead")
 
-    response = person("ann", "retry_job").post(address("job_retry", job.pk), {"next": where})
+    response = person("ann", "retry_job").post(address("job_retry", job.pk), {"next": where, **as_seen(job)})
 
     assert response["Location"] == address("job_change", job.pk)
 
@@ -222,7 +237,7 @@ def test_a_verb_leads_back_to_the_list_with_its_filters() -> None:
     job = make_job("running")
     back = address("runningjob_changelist") + "?queue=default"
 
-    response = person("ann", "cancel_job").post(address("job_cancel", job.pk), {"next": back})
+    response = person("ann", "cancel_job").post(address("job_cancel", job.pk), {"next": back, **as_seen(job)})
 
     assert response["Location"] == back
 

@@ -10,6 +10,7 @@ from django.test import Client, override_settings
 from django.urls import path, reverse
 
 from pgjobs.models import Job
+from tests.faces.pages import as_seen
 from tests.faces.rows import make_job, make_worker
 from tests.workflows.rows import approval, step
 
@@ -73,7 +74,7 @@ def test_every_page_opens_there_and_links_to_nothing_else(desk: Client) -> None:
 def test_a_verb_works_there_and_leads_back_there(desk: Client) -> None:
     job = make_job("dead")
 
-    response = desk.post(address("job_retry", job.pk))
+    response = desk.post(address("job_retry", job.pk), as_seen(job))
 
     assert response["Location"] == f"/desk/ops/pgjobs/job/{job.pk}/change/"
     assert Job.objects.get().status == "pending"

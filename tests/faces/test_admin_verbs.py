@@ -13,7 +13,7 @@ from django.urls import reverse
 from pgjobs.models import Job, OperatorAction, QueuePause
 from pgjobs.queue import pauses
 from tests.faces.conftest import ClientOf
-from tests.faces.pages import address, person, said, text_of
+from tests.faces.pages import address, as_seen, person, said, text_of
 from tests.faces.rows import make_job
 
 KINDS = ("anonymous", "outsider", "stranger", "viewer", "retrier", "canceller", "blind", "superuser")
@@ -31,15 +31,18 @@ def status_of(job: Job) -> str:
     return Job.objects.values_list("status", flat=True).get(pk=job.pk)
 
 
-def tick(client: Client, action: str, ids: list[Any], address: str = LIST, **more: str) -> Any:
-    return client.post(address, {"action": action, "_selected_action": ids, "index": "0", **more})
+def tick(client: Client, action: str, jobs: list[Job], address: str = LIST, **more: str) -> Any:
+    ids = [job.pk for job in jobs]
+    return client.post(
+        address, {"action": action, "_selected_action": ids, "index": "0", **as_seen(*jobs), **more}
+    )
 
 
 @pytest.mark.parametrize("verb", MAY)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_button_obeys_the_permission_of_its_verb(client_of: ClientOf, kind: str, verb: str) -> None:
     job = make_job(BEFORE[verb])
-    response = client_of(kind).post(button(verb, job.pk), {"reason": "asked for"})
+    response = client_of(kind).post(button(verb, job.pk), {"reason": "asked for", **as_seen(job)})
     if kind in ("anonymous", "outsider"):
         assert response.status_code == 302 and "/login/" in response["Location"]
     elif kind in MAY[verb]:
@@ -64,7 +67,7 @@ def test_no_other_method_moves_anything(client_of: ClientOf, verb: str, method: 
 @pytest.mark.parametrize("verb", MAY)
 def test_a_post_from_another_site_is_refused(client_of: ClientOf, verb: str) -> None:
     job = make_job(BEFORE[verb])
-    response = client_of("superuser", enforce_csrf_checks=True).post(button(verb, job.pk))
+    response = client_of("superuser", enforce_csrf_checks=True).post(button(verb, job.pk), as_seen(job))
     assert response.status_code == 403
     assert status_of(job) == BEFORE[verb]
 
@@ -74,7 +77,7 @@ def test_a_post_from_another_site_is_refused(client_of: ClientOf, verb: str) -> 
 def test_the_action_obeys_the_same_permission(client_of: ClientOf, kind: str, verb: str) -> None:
     job = make_job(BEFORE[verb])
     client = client_of(kind)
-    tick(client, f"{verb}_selected", [job.pk])
+    tick(client, f"{verb}_selected", [job])
     assert status_of(job) == (AFTER if kind in MAY[verb] else BEFORE)[verb]
     page = client.get(LIST)
     assert (f"{verb}_selected".encode() in page.content) == (kind in MAY[verb])
@@ -97,7 +100,8 @@ def test_a_button_that_does_not_fit_says_why(client_of: ClientOf) -> None:
 
 def test_mixed_rows_are_counted_one_by_one(client_of: ClientOf) -> None:
     dead, failed, running, done = (make_job(status) for status in ("dead", "failed", "running", "succeeded"))
-    response = tick(client_of("retrier"), "retry_selected", [dead.pk, failed.pk, running.pk, done.pk, 10**12])
+    gone = Job(pk=10**12, status="dead", attempt_count=1)
+    response = tick(client_of("retrier"), "retry_selected", [dead, failed, running, done, gone])
     text = said(response)
     assert "2 jobs retried." in text
     assert "3 skipped, not retried:" in text
@@ -117,15 +121,13 @@ def test_mixed_rows_are_counted_one_by_one(client_of: ClientOf) -> None:
 
 def test_a_row_that_left_the_list_since_is_reported_not_forgotten(client_of: ClientOf) -> None:
     job = make_job("pending")
-    response = tick(
-        client_of("retrier"), "retry_selected", [job.pk], reverse("admin:pgjobs_deadjob_changelist")
-    )
+    response = tick(client_of("retrier"), "retry_selected", [job], reverse("admin:pgjobs_deadjob_changelist"))
     assert f"Nothing was done: {job.pk} (it is pending" in said(response)
 
 
 def test_a_whole_list_is_never_acted_upon(client_of: ClientOf) -> None:
     jobs = [make_job("dead") for _ in range(3)]
-    response = tick(client_of("retrier"), "retry_selected", [jobs[0].pk], select_across="1")
+    response = tick(client_of("retrier"), "retry_selected", [jobs[0]], select_across="1")
     assert "Nothing was done" in said(response)
     assert {status_of(job) for job in jobs} == {"dead"}
 
@@ -133,15 +135,17 @@ def test_a_whole_list_is_never_acted_upon(client_of: ClientOf) -> None:
 def test_the_dead_list_retries_and_the_running_list_cancels(client_of: ClientOf) -> None:
     dead, running = make_job("dead"), make_job("running")
     client = client_of("superuser")
-    tick(client, "retry_selected", [dead.pk], reverse("admin:pgjobs_deadjob_changelist"))
-    client.post(reverse("admin:pgjobs_job_cancel_ticked"), {"_selected_action": [running.pk]})
+    tick(client, "retry_selected", [dead], reverse("admin:pgjobs_deadjob_changelist"))
+    client.post(
+        reverse("admin:pgjobs_job_cancel_ticked"), {"_selected_action": [running.pk], **as_seen(running)}
+    )
     assert (status_of(dead), status_of(running)) == ("pending", "cancelled")
 
 
 def test_who_and_why_stand_on_the_job_and_in_its_history(client_of: ClientOf) -> None:
     job = make_job("dead", errors=[{"attempt": 1, "kind": "error"}])
     client = client_of("retrier")
-    client.post(button("retry", job.pk), {"reason": "the scanner works again"})
+    client.post(button("retry", job.pk), {"reason": "the scanner works again", **as_seen(job)})
     job.refresh_from_db()
     assert job.note == "retried by retrier: the scanner works again"
     assert job.errors == [{"attempt": 1, "kind": "error"}]
@@ -154,7 +158,7 @@ def test_who_and_why_stand_on_the_job_and_in_its_history(client_of: ClientOf) ->
 @pytest.mark.parametrize("reason", ["x" * 201, "nul \x00"])
 def test_a_reason_that_cannot_be_kept_stops_the_verb(client_of: ClientOf, reason: str) -> None:
     job = make_job("dead")
-    response = client_of("retrier").post(button("retry", job.pk), {"reason": reason})
+    response = client_of("retrier").post(button("retry", job.pk), {"reason": reason, **as_seen(job)})
     assert "Nothing was done" in said(response)
     assert status_of(job) == "dead"
 
@@ -169,7 +173,7 @@ def test_verb_and_log_are_one_commit(client_of: ClientOf, monkeypatch: pytest.Mo
     client = client_of("retrier")
     client.raise_request_exception = False
     monkeypatch.setattr(LogEntry.objects, "log_actions", lambda **kwargs: 1 / 0, raising=False)
-    response = client.post(button("retry", job.pk))
+    response = client.post(button("retry", job.pk), as_seen(job))
     assert response.status_code == 500
     assert status_of(job) == "dead"
 
@@ -194,7 +198,7 @@ def test_a_pause_by_name_goes_by_the_pauses_that_the_page_showed() -> None:
 
     cache.clear()
     seen = free_form(text_of(ann, page))
-    assert len(seen["shown"]) == 1
+    assert len(seen["shown"]) == 2
     assert "pause changed" in said(ann.post(verb, {**seen, "name": name}))
     assert "it was paused otherwise when you looked" in said(
         ann.post(verb, {**seen, "name": name, "reason": "x"})

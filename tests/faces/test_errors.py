@@ -13,7 +13,7 @@ from pgjobs.bulk import control
 from pgjobs.models import Acknowledgement, Job, OperatorAction
 from pgjobs.queue.acknowledging import acknowledge, mute
 from pgjobs.queue.standing import mark, standing
-from tests.faces.pages import address, person, said, text_of
+from tests.faces.pages import address, as_seen, person, said, text_of
 from tests.faces.rows import make_job, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -147,13 +147,13 @@ def test_one_verb_on_those_that_are_ticked(three: None) -> None:
 @pytest.mark.parametrize(
     ("verb", "data", "says"),
     [
-        ("acknowledge", {"fingerprint": "aaaa"}, "reason="),
+        ("acknowledge", {"fingerprint": "aaaa", "seen": ":aaaa"}, "reason="),
         ("acknowledge", {"reason": "r"}, "tick what"),
-        ("acknowledge", {"reason": "r", "fingerprint": "aaaa", "link": "ftp://x/"}, "link="),
+        ("acknowledge", {"reason": "r", "fingerprint": "aaaa", "seen": ":aaaa", "link": "ftp://x/"}, "link="),
         ("acknowledge", {"reason": "r" * 501, "fingerprint": "aaaa"}, "reason: "),
         ("mute", {"reason": "r", "fingerprint": "aaaa"}, "for how many hours"),
         ("mute", {"reason": "r", "fingerprint": "aaaa", "hours": "nan"}, "hours: "),
-        ("unacknowledge", {"fingerprint": "zzzz"}, "it is open"),
+        ("unacknowledge", {"fingerprint": "zzzz", "seen": ":zzzz"}, "it is open"),
         ("plan", {"plan": "retry", "fingerprint": ["aaaa", "bbbb"]}, "tick the one"),
         ("plan", {"plan": "odd", "fingerprint": "aaaa"}, "tick the one"),
     ],
@@ -249,7 +249,7 @@ def test_a_cause_that_came_back_says_on_what(three: None) -> None:
 def test_where_there_are_no_errors_it_says_who_cleared_the_last() -> None:
     assert "No open errors." in text_of(person("eva"), address(LIST))
     job = make_job("dead")
-    person("ann", "retry_job").post(address("job_retry", job.pk), {"reason": "bank is back"})
+    person("ann", "retry_job").post(address("job_retry", job.pk), {"reason": "bank is back", **as_seen(job)})
 
     text = text_of(person("ben"), address(LIST))
     assert "Failed jobs were last cleared" in text and "ann: retry job" in text and "bank is back" in text

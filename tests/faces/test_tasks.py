@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
@@ -15,12 +16,14 @@ from pgjobs.management.commands import pgjobs_events
 from pgjobs.models import Activity, OperatorAction, QueuePause
 from pgjobs.queue import pauses, rollups
 from pgjobs.queue.rollups import Tally
+from pgjobs.workflows import verbs
 from tests.faces.pages import address, person, said, text_of
-from tests.faces.rows import make_job
+from tests.faces.rows import make_job, make_worker
 from tests.faces.test_admin_bounds import buffers, statements
 from tests.faces.test_admin_pages import ESCAPED, HOSTILE
 from tests.faces.test_admin_watch import failures
 from tests.support.own_database import QUEUE, connection
+from tests.workflows.rows import execution
 
 pytestmark = pytest.mark.django_db
 TASKS, ACTIVITY = "tasktype_changelist", "activity_changelist"
@@ -191,6 +194,31 @@ def test_activity_is_filtered_and_paged_without_losing_a_row() -> None:
         assert "pgjobs-unavailable" in text_of(client, f"{address(ACTIVITY)}{wrong}")
 
 
+def test_the_page_of_each_thing_leads_to_what_happened_to_it() -> None:
+    worker, made = make_worker("host.1:a&b"), execution("waiting")
+    verbs.cancel([made.pk], actor="ana", reason="INC-2")
+    happened(
+        "lease_reclaimed", job_type=OK, target_kind="worker", target_id=worker.name, details={"count": 1}
+    )
+    happened("worker_stopped", target_kind="worker", target_id="host.2")
+    make_job(queue="mail/day")
+    pauses.pause("mail/day", actor="ana", reason="INC-1")
+    things = {
+        address("worker_change", worker.pk): ["worker host.1:a&amp;b started", "worker host.1:a&amp;b died"],
+        address("execution_change", made.pk): [f"ana: cancel execution {made.pk}: INC-2"],
+        address("queue_change", quote("mail/day")): ["ana paused queue mail/day: INC-1"],
+        address("tasktype_change", OK): ["worker host.1:a&amp;b died"],
+    }
+    client, viewer = watcher(), person("viewer")
+
+    for page, told in things.items():
+        assert address(ACTIVITY) not in text_of(viewer, page), page
+        [link] = re.findall(rf'href="{address(ACTIVITY)}(\?[^"]+)"', text_of(client, page))
+        found = lines(client, link.replace("&amp;", "&"))
+        assert len(found) == len(told) and all(part in "".join(found) for part in told), (link, found)
+    assert "no target: KIND:ID" in text_of(client, f"{address(ACTIVITY)}?target=host.2")
+
+
 def test_activity_is_for_those_who_may_see_it_and_nothing_there_is_changed() -> None:
     happened()
     assert person("viewer").get(address(ACTIVITY)).status_code == 403
@@ -232,6 +260,7 @@ def test_what_the_pages_cost_is_bounded() -> None:
         "?job_type=type-7&since=1h",
         "?job_type=nothing",
         "?before=20h",
+        "?target=worker:w-8",
     ):
         sent = statements(client, f"{address(ACTIVITY)}{query}")
         assert len(sent) <= 4 + 3, sent
@@ -249,6 +278,11 @@ def test_the_command_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 2 and told[1].endswith("worker w-1 stopped")
     assert "paused queue reports: db migration" in told[0] and "\x1b" not in told[0]
+    call_command("pgjobs_events", "--target", "worker:w-1")
+    assert capsys.readouterr().out.splitlines() == told[1:]
+    with pytest.raises((CommandError, SystemExit)):
+        call_command("pgjobs_events", "--target", "w-1")
+    capsys.readouterr()
     call_command("pgjobs_events", "--kind", "paused", "--json", "--since", "1h")
     assert '"kind": "paused"' in capsys.readouterr().out
     happened("paused", actor="eva", target_kind="queue", target_id="mail", details={"until": "infinity"})

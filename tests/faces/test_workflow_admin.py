@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from pgjobs.admin import flowverbs, timeline, window, workflows
 from pgjobs.models import Execution, OperatorAction, Wait
+from tests.faces.pages import as_seen
 from tests.support.own_database import connection
 from tests.workflows.rows import approval, execution, status, step, user, wait
 
@@ -75,7 +76,8 @@ def said(response: Any) -> str:
 
 
 def press(client: Client, verb: str, on: Execution, reason: str = "") -> Any:
-    return client.post(reverse(f"admin:pgjobs_execution_{verb}", args=[on.pk]), {"reason": reason})
+    data = {"reason": reason, **as_seen(on)}
+    return client.post(reverse(f"admin:pgjobs_execution_{verb}", args=[on.pk]), data)
 
 
 def give(client: Client, on: Wait, decision: str, reason: str = "", shown: str | None = None) -> Any:
@@ -130,9 +132,8 @@ def test_a_button_that_does_not_fit_is_told_why() -> None:
 
 def test_actions_move_the_ticked_and_say_what_was_skipped() -> None:
     paused, ended = execution("paused"), execution("succeeded")
-    response = kind("resumer").post(
-        EXECUTIONS, {"action": "resume_selected", "_selected_action": [paused.pk, ended.pk], "index": "0"}
-    )
+    ticked = {"action": "resume_selected", "_selected_action": [paused.pk, ended.pk], "index": "0"}
+    response = kind("resumer").post(EXECUTIONS, {**ticked, **as_seen(paused, ended)})
 
     assert "1 execution resumed." in said(response)
     assert f"1 skipped, not resumed: {ended.pk} (it is succeeded" in said(response)

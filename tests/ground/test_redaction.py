@@ -16,9 +16,9 @@ from pgjobs.redaction import (
     checked_entries,
     merged,
     redacted,
-    redacted_errors,
     redacted_start,
     redacted_text,
+    redacted_texts,
 )
 from pgjobs.workflows.registry import Definition, workflows
 
@@ -184,7 +184,7 @@ def test_short_values_are_not_looked_for() -> None:
 
 def test_a_history_of_errors_keeps_its_shape(typed: None) -> None:
     errors = [{"attempt": 1, "message": "no sk-live-4711", "traceback": "iban=DE02"}, "api_key=abc", 7]
-    assert redacted_errors(errors, payload=STORED, job_type="shop.pay") == [
+    assert redacted_texts(errors, payload=STORED, job_type="shop.pay") == [
         {"attempt": 1, "message": f"no {MARK}", "traceback": f"iban={MARK}"},
         f"api_key={MARK}",
         7,

@@ -281,7 +281,7 @@ def test_the_admin_leads_to_archived_jobs_by_id(staff: Client) -> None:
     text = staff.get(page).content.decode()
     assert "4711" in text and "&lt;b&gt;no&lt;/b&gt; luck" in text and "<b>no</b>" not in text
     assert "Retry" not in text and 'name="_save"' not in text
-    refused = staff.post(f"/admin/pgjobs/job/{job.pk}/retry/", follow=True)
+    refused = staff.post(f"/admin/pgjobs/job/{job.pk}/retry/", {"expected": "dead:1"}, follow=True)
     assert "archived jobs cannot be retried" in refused.content.decode()
     assert staff.get("/admin/pgjobs/archivedjob/").headers["Location"] == "/admin/pgjobs/job/"
     assert "archivedjob" not in staff.get("/admin/").content.decode()

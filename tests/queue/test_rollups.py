@@ -99,14 +99,14 @@ def test_sums_of_what_is_no_more_are_folded_and_those_of_a_queue_do_not_fall() -
 def test_percentiles_are_right_to_within_a_factor_of_two(share: float) -> None:
     values = sorted(random.Random(4).lognormvariate(0, 2) for _ in range(5_000))
     made = tally(*values)
-    found, true = percentile(made.waits, share), values[int(share * len(values))]
+    found, true = percentile(made.wait_counts, share), values[int(share * len(values))]
     assert found is not None and 0.5 <= found / true <= 2
 
 
 def test_percentiles_of_nothing_and_of_what_is_off_the_scale() -> None:
     assert percentile([], 0.5) is None and percentile([0, 0], 0.5) is None
-    assert percentile(tally(1e9).waits, 0.5) == BOUNDS[-1]
-    assert percentile(tally(0.0).waits, 1.0) == BOUNDS[0]
+    assert percentile(tally(1e9).wait_counts, 0.5) == BOUNDS[-1]
+    assert percentile(tally(0.0).wait_counts, 1.0) == BOUNDS[0]
 
 
 def test_lists_of_different_length_are_added() -> None:

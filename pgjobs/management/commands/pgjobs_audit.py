@@ -15,6 +15,7 @@ from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, duration
 from pgjobs.management.screen import harmless
 from pgjobs.queue.models import OperatorAction
 from pgjobs.queue.rights import RIGHTS
+from pgjobs.redaction import redacted_texts
 
 MOST = 100_000
 """Rows of one export."""
@@ -93,7 +94,9 @@ def _nothing(options: dict[str, Any]) -> str:
 
 def _as_dict(action: OperatorAction) -> dict[str, Any]:
     names = [field.attname for field in OperatorAction._meta.concrete_fields]
-    return {**{name: getattr(action, name) for name in names}, "at": action.at.isoformat()}
+    told = {name: getattr(action, name) for name in names}
+    hidden = {name: redacted_texts(told[name]) for name in ("reason", "details")}
+    return {**told, **hidden, "at": action.at.isoformat()}
 
 
 def _line(action: OperatorAction) -> str:
@@ -102,7 +105,7 @@ def _line(action: OperatorAction) -> str:
     counts = {"done": action.done, "skipped": action.skipped, "refused": action.refused}
     came = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing yet"
     missing = action.details.get("missing_permission")
-    why = f' "{action.reason}"' if action.reason else ""
+    why = f' "{redacted_texts(action.reason)}"' if action.reason else ""
     return (
         f"{action.at:%Y-%m-%d %H:%M:%S %Z}  {action.actor} ({action.via})  {action.verb} {action.target_kind} "
         f"{ids}{more}{why}: {came}" + (f" (no {missing})" if missing else "")

@@ -29,6 +29,7 @@ from pgjobs.management.operators import (
 from pgjobs.management.verbs import as_dict
 from pgjobs.queue.control import VerbOutcome
 from pgjobs.queue.stats import live_workers
+from pgjobs.redaction import redacted_text
 
 AT_ONCE_SECONDS = 1.0
 """How long the command that starts an operation carries it itself."""
@@ -192,7 +193,7 @@ class Command(OperatorCommand):
             return
         self.say(_line(operation))
         if operation.note:
-            self.say(f"  {operation.note}")
+            self.say(f"  {redacted_text(operation.note)}")
         for pk, why in operation.conflicts[:20]:
             self.say(f"  conflict: job {pk}: {why}")
         if operation.state == BulkState.RUNNING and not workers:
@@ -216,9 +217,10 @@ def _line(operation: BulkOperation) -> str:
     number = f"{min(operation.total, 10_000):,}{'+' if operation.total > 10_000 else ''}"
     told = f"done {operation.done}, skipped {operation.skipped}, conflict {operation.conflict} of {number}"
     by = f"by {operation.actor} {operation.created_at:%Y-%m-%d %H:%M:%S %Z}"
-    return f'bulk {operation.pk}: {operation.verb} "{operation.reason}" {operation.state}: {told}, {by}'
+    return f'bulk {operation.pk}: {operation.verb} "{redacted_text(operation.reason)}" {operation.state}: {told}, {by}'
 
 
 def _as_dict(operation: BulkOperation) -> dict[str, Any]:
     names = [field.attname for field in BulkOperation._meta.concrete_fields]
-    return {name: getattr(operation, name) for name in names}
+    told = {name: getattr(operation, name) for name in names}
+    return {**told, "reason": redacted_text(operation.reason), "note": redacted_text(operation.note)}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
+from argparse import ArgumentTypeError
 from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from pgjobs.health.happenings import Feed, Happening, Wanted, feed, sentence
+from pgjobs.health.happenings import TARGETS, Feed, Happening, Wanted, feed, sentence
 from pgjobs.management.operators import SCHEMA, WRONG, OperatorCommand, check_name, duration
 from pgjobs.management.screen import ended_by_signals
 from pgjobs.queue.activity import Activity
@@ -36,6 +37,7 @@ class Command(OperatorCommand):
         add("--queue", help="of this queue")
         add("--type", dest="job_type", help="of this job type")
         add("--workflow", help="of this workflow")
+        add("--target", metavar="KIND:ID", type=_target, help="to what: worker:NAME, execution:12, job:7")
         add("--since", type=duration, metavar="TIME", help="of the last 2h, 1d")
         add("--limit", type=int, default=50, metavar="N", help="the latest N rows (default: 50)")
         add("--follow", action="store_true", help="go on as things happen, until interrupted")
@@ -55,7 +57,9 @@ class Command(OperatorCommand):
         kind, queue, job_type, workflow = (
             options[name] or "" for name in ("kind", "queue", "job_type", "workflow")
         )
-        wanted = Wanted(kind, queue, job_type, workflow, since=options["since"])
+        wanted = Wanted(
+            kind, queue, job_type, workflow, since=options["since"], target=options["target"] or ""
+        )
         # Looked at before what is printed: what happens in between is printed, and not taken for old.
         old = _lately(wanted, feed(wanted, most=1).clock).rows if options["follow"] else []
         look = feed(wanted, most=limit)
@@ -79,6 +83,13 @@ class Command(OperatorCommand):
             else:
                 self.say(f"{each.at:%Y-%m-%d %H:%M:%S %Z}  {each.kind:16} {sentence(each)}")
         self.stdout.flush()
+
+
+def _target(text: str) -> str:
+    kind, colon, name = text.partition(":")
+    if kind not in TARGETS or not (colon and name) or "\x00" in name:
+        raise ArgumentTypeError(f"{text!r} is not KIND:ID; its kind is one of {', '.join(TARGETS)}.")
+    return text
 
 
 def _lately(wanted: Wanted, clock: dt.datetime) -> Feed:
