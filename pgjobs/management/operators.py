@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 from django.db import Error
 
 from pgjobs.conf import get_settings
@@ -32,6 +32,9 @@ SCHEMA = 1
 WRONG, SKIPPED, CANNOT_TELL, REFUSED = 1, 2, 3, 4
 """Exit codes beside 0: usage or a fault; some were skipped; the database cannot be asked; a conflict, or none done."""
 
+FOUND, MISUSED = 1, 2
+"""Of commands whose verdict is 1, so that wrong usage is not."""
+
 BEFOREHAND = " If it is new, start its workers first: manage.py runworkers --queues NAME."
 """How jobs come to a queue that is not there yet."""
 
@@ -40,18 +43,31 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 class OperatorParser(CommandParser):
-    """A parser, also of a subcommand, whose errors leave with the exit code of usage: argparse's own means a skip."""
+    """A parser, also of a subcommand, whose errors leave with the exit code of usage: argparse's own is a verdict."""
+
+    wrong = WRONG
+    """That exit code."""
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and leave."""
         if not self.called_from_command_line:
             super().error(message)
         self.print_usage(sys.stderr)
-        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+        self.exit(self.wrong, f"{self.prog}: error: {message}\n")
 
 
 class DatabaseCommand(BaseCommand):
     """Tables that are not there end in their cure, and a reader who has left in silence; neither in a traceback."""
+
+    wrong = WRONG
+    """Exit code of wrong usage: one that no verdict of this command has."""
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Django's parser, which is made without being asked of which class."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.__class__ = OperatorParser
+        parser.wrong = self.wrong
+        return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run it."""
@@ -62,11 +78,13 @@ class DatabaseCommand(BaseCommand):
             with suppress(OSError):  # what is left in the buffer goes nowhere when the process ends
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(128 + signal.SIGPIPE)
+        except SystemCheckError as error:
+            error.returncode = self.wrong
+            raise
         except (Error, CommandError) as error:
-            cause = error.__cause__ if isinstance(error, CommandError) else error
-            if not isinstance(cause, Error) or not (told := migration(cause, get_settings().database)):
+            if not (told := _why_not(error)):
                 raise
-            raise CommandError(clean(told), returncode=CANNOT_TELL) from error
+            raise CommandError(told, returncode=CANNOT_TELL) from error
         return output
 
 
@@ -75,24 +93,12 @@ class OperatorCommand(DatabaseCommand):
 
     requires_system_checks = ["pgjobs"]
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Django's parser, which is made without being asked of which class."""
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
-        parser.__class__ = OperatorParser
-        return parser
-
     def handle(self, *args: Any, **options: Any) -> None:
         """Call :meth:`act`."""
         try:
             self.act(**options)
         except PgJobsError as error:
             raise CommandError(harmless(str(error)), returncode=WRONG) from error
-        except Exception as error:
-            if not is_outage(error):
-                raise
-            raise CommandError(
-                f"The database cannot be asked: {clean(error)}", returncode=CANNOT_TELL
-            ) from error
 
     def act(self, **options: Any) -> None:
         """What the command does."""
@@ -105,6 +111,14 @@ class OperatorCommand(DatabaseCommand):
     def print_json(self, value: Mapping[str, Any]) -> None:
         """One object, with the version of its form."""
         self.stdout.write(json.dumps({"schema": SCHEMA, **value}, default=str))
+
+
+def _why_not(error: Error | CommandError) -> str:
+    """That the database cannot be asked, where that is what is behind the error; empty for other errors."""
+    if isinstance(error, Error) and is_outage(error):
+        return f"The database cannot be asked: {clean(error)}"
+    cause = error.__cause__ if isinstance(error, CommandError) else error
+    return clean(migration(cause, get_settings().database)) if isinstance(cause, Error) else ""
 
 
 def check_migrated(verdict: Verdict) -> None:

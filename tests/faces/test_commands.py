@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
+from django.db import OperationalError
 from django.db.models.functions import Now
 
-from pgjobs.management.operators import REFUSED, SKIPPED, WRONG, duration
+from pgjobs.management.operators import CANNOT_TELL, MISUSED, REFUSED, SKIPPED, WRONG, duration
 from pgjobs.models import BulkOperation, Job, OperatorAction, QueuePause
 from pgjobs.queue.audit import record
 from pgjobs.queue.pauses import pause
@@ -145,11 +146,38 @@ def test_exit_codes() -> None:
 def test_a_mistyped_command_line_ends_with_the_code_of_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, *words in (["pgjobs_retry", "--jib", "7"], ["pgjobs_bulk", "retry", "--rate", "fast"]):
+    for line, code in (
+        ("pgjobs_retry --jib 7", WRONG),
+        ("pgjobs_bulk retry --rate fast", WRONG),
+        ("pgjobs_health --check NO_WORKRE", WRONG),
+        ("pgjobs_status --watch soon", WRONG),
+        ("pgjobs_why seven", WRONG),
+        ("pgjobs_prune --days x", WRONG),
+        ("pgjobs_doctor --jsno", MISUSED),
+        ("pgjobs_check_replay --allow everything", MISUSED),
+    ):
+        name, *words = line.split()
         with pytest.raises(SystemExit) as caught:
             load_command_class("pgjobs", name).run_from_argv(["manage.py", name, *words])
-        assert caught.value.code == WRONG
+        assert caught.value.code == code, line
         assert "error:" in capsys.readouterr().err
+
+
+def test_no_probe_takes_a_project_that_is_wrong_or_a_database_that_is_away_for_a_verdict(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any, **given: Any) -> Any:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("pgjobs.management.commands.pgjobs_check_replay.check", away)
+    monkeypatch.setattr("pgjobs.management.commands.pgjobs_doctor.examine", away)
+    for name in ("pgjobs_check_replay", "pgjobs_doctor"):
+        assert refused(name)[0] == CANNOT_TELL, name
+    settings.PGJOBS = {"WROKERS": 1}
+    for name, code in (("pgjobs_health", WRONG), ("pgjobs_doctor", MISUSED)):
+        with pytest.raises(CommandError, match="WROKERS") as caught:
+            call_command(name, skip_checks=False)
+        assert caught.value.returncode == code, name
 
 
 @pytest.mark.parametrize(
