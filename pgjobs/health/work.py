@@ -15,7 +15,8 @@ RATE_MINUTES = 5
 LANES = 1_000
 """Lanes of each kind that are looked at. Where there are more, what is said of queues is not the whole."""
 _QUEUES = 4 * LANES  # no fewer than the lanes can have, those of suspects and of recent ends among them
-_RUNNING = 10_000
+RUNNING = 10_000
+"""Running rows of each kind that are looked at."""
 LATELY_LIMIT = 500
 """Dead and failed jobs of the last hour are counted so far."""
 _NEWEST = 1_000
@@ -202,7 +203,7 @@ def read_held_and_dead(reader: Reader, *, grace: float, most_dead: int) -> tuple
     ``grace`` seconds after its end a lease counts as lapsed. The dead are counted up to ``most_dead``, and those of the
     last hour up to one more than :data:`LATELY_LIMIT`.
     """
-    limits = {"most": _RUNNING, "most_dead": most_dead, "lately": LATELY_LIMIT + 1}
+    limits = {"most": RUNNING, "most_dead": most_dead, "lately": LATELY_LIMIT + 1}
     *held, (_, _, total, lately, _, _) = reader.ask(_HELD_AND_DEAD, grace=grace, **limits)
     return [Held(*row) for row in held], (total, min(lately, LATELY_LIMIT + 1))
 

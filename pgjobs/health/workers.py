@@ -13,7 +13,8 @@ from pgjobs.health.reading import Reader
 
 NEVER_SERVED = "None is known to have served it: does runworkers run, and is the name spelled right?"
 
-_MOST = 500
+MOST = 500
+"""Rows that are read."""
 _LATE = 2  # heartbeats
 SILENT = 3
 """After so many of its heartbeats a worker unheard of is called silent."""
@@ -94,7 +95,7 @@ class WorkerRow:
 
 def read_workers(reader: Reader) -> tuple[dt.datetime, list[WorkerRow]]:
     """The database's clock, and the workers: those that have not stopped first, then the latest."""
-    found = reader.ask(_WORKERS, most=_MOST)
+    found = reader.ask(_WORKERS, most=MOST)
     clock = found[0][0]
     return clock, [_worker(*row) for row in found if row[1] is not None]
 

@@ -66,6 +66,7 @@ class DatabaseCommand(BaseCommand):
         """Django's parser, which is made without being asked of which class."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.__class__ = OperatorParser
+        assert isinstance(parser, OperatorParser)
         parser.wrong = self.wrong
         return parser
 
