@@ -36,9 +36,6 @@ SELECT count(*) FILTER (WHERE available_at <= statement_timestamp()), count(*) F
     ORDER BY t.priority, t.available_at, t.id LIMIT %(most)s) AS ahead"""
 
 _KEY = "SELECT job_id, produced_by FROM pgjobs_jobresult WHERE idempotency_key = %(key)s"
-_SUSPECTS = """
-SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'running' AND t.crash_count > 0
-                      ORDER BY t.lease_owner, t.id LIMIT 100) AS alone"""
 
 
 def why(pk: int, *, using: str | None = None) -> Why | None:
@@ -166,7 +163,7 @@ _PARTS: tuple[Callable[[Job, Facts], Iterator[Check]], ...] = (
     lambda job, facts: pause_checks(job.queue, job.job_type, facts),
     lambda job, facts: worker_checks(job.queue, job.job_type, facts),
     _time_checks,
-    lambda job, facts: suspect_checks(job, _SUSPECTS, facts),
+    suspect_checks,
     _key_checks,
     _line_checks,
 )

@@ -63,10 +63,6 @@ SELECT count(*) FROM (
       AND (t.priority, t.available_at, t.id) < (%(priority)s::smallint, %(at)s::timestamptz, %(id)s::bigint)
     ORDER BY t.priority, t.available_at, t.id LIMIT %(most)s) AS ahead"""
 
-_SUSPECTS = """
-SELECT count(*) FROM (SELECT 1 FROM pgjobs_execution AS t WHERE t.status = 'running' AND t.crash_count > 0
-                      ORDER BY t.lease_owner, t.id LIMIT 100) AS alone"""
-
 
 @dataclass(frozen=True, slots=True)
 class _Open:
@@ -193,7 +189,7 @@ def _turn(row: Execution, facts: Facts) -> Iterator[Check]:
         why = f": its worker died {times(row.crash_count)}" if row.crash_count else ""
         yield Check(FAIL, f"Its turn comes at {at(row.available_at)}, in {span(left)}{why}.", "time")
         return
-    yield from suspect_checks(row, _SUSPECTS, facts)
+    yield from suspect_checks(row, facts)
     workers = facts.serving(row.queue)
     if row.crash_count or not workers:
         return

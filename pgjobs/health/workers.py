@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -112,3 +113,9 @@ def _worker(clock: dt.datetime, *values: Any) -> WorkerRow:
 def serving(workers: Iterable[WorkerRow], queue: str) -> list[WorkerRow]:
     """Those that are there to claim from that queue."""
     return [worker for worker in workers if worker.is_serving and worker.serves(queue)]
+
+
+def supervisors(workers: Iterable[WorkerRow]) -> int:
+    """At least so many ``runworkers`` have these: each names its children by their number in it, with dots around."""
+    numbers = Counter(parts[1] for worker in workers if len(parts := worker.name.rsplit(".", 2)) == 3)
+    return max((count for number, count in numbers.items() if number.isdigit()), default=0)
