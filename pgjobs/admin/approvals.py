@@ -26,6 +26,7 @@ from pgjobs.admin.verbs import denied
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
+from pgjobs.workflows.deciders import doubt
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
 
@@ -115,6 +116,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             "open": wait.resolved_at is None,
             "may": may,
             "why_not": why_not,
+            "doubt": "" if wait.resolved_at else _doubt(wait),
             "shown_hash": wait.context_hash,
             "decide_url": reverse(
                 "admin:pgjobs_wait_decide", args=[wait.pk], current_app=self.admin_site.name
@@ -193,6 +195,12 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
     def otherwise(self, wait: Any) -> str:
         """What undecided comes to."""
         return str(wait.get_on_timeout_display()) if wait.wake_at else "it waits on"
+
+
+def _doubt(wait: Any) -> str:
+    """Why nobody may ever decide it; empty also where that cannot be read."""
+    found = panel(lambda: doubt(wait.permission, wait.groups, wait.users)).value
+    return str(found) if found else ""
 
 
 def _approvals() -> QuerySet[Wait]:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.db import Error
+
 from pgjobs.conf import get_settings
 from pgjobs.health.answer import (
     FAIL,
@@ -26,6 +28,7 @@ from pgjobs.health.phrases import at, counted, many, span
 from pgjobs.health.reading import Reader
 from pgjobs.redaction import redacted_text
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION
+from pgjobs.workflows.deciders import Doubt, doubt
 from pgjobs.workflows.models import ArchivedExecution, Execution
 from pgjobs.workflows.states import TERMINAL, ExecutionStatus, OnTimeout, WaitKind
 
@@ -245,7 +248,7 @@ def _wait(row: Execution, wait: _Open, facts: Facts) -> Check:
     waited = f"It has waited {span(facts.clock - wait.since)} in {step!r} for"
     gives_up = f"; it gives up in {left}, at {at(ends)}" if ends else ""
     if wait.kind == WaitKind.APPROVAL:
-        return _approval(row, wait, f"{waited} a decision on {_text(row, wait.name)!r}", left)
+        return _approval(row, wait, facts, left)
     if wait.kind == WaitKind.SIGNAL:
         name = _text(row, wait.name)
         cure = "send it: the button of its page, or execution.signal(name, payload)"
@@ -262,15 +265,27 @@ def _wait(row: Execution, wait: _Open, facts: Facts) -> Check:
     return Check(FAIL, f"{doing} until {at(ends)}, another {left}." if ends else f"{doing}.", "time")
 
 
-def _approval(row: Execution, wait: _Open, waited: str, left: str) -> Check:
+def _approval(row: Execution, wait: _Open, facts: Facts, left: str) -> Check:
+    asked = f"It has waited {span(facts.clock - wait.since)} in {wait.step!r} for a decision on"
+    waited = f"{asked} {_text(row, wait.name)!r}, by {wait.asked}"
     comes_to = _COMES_TO.get(wait.on_timeout, "a timeout")
-    return Check(
-        FAIL,
-        f"{waited}, by {wait.asked}" + (f"; undecided it is {comes_to} in {left}." if left else "."),
-        "approval",
-        str(wait.id),
-        f"manage.py pgjobs_approve {wait.id} --approve --user NAME, or --reject --reason WHY",
-    )
+    until = f"; undecided it is {comes_to} in {left}" if left else ""
+    wrong = _doubt(wait, facts)
+    cure = f"manage.py pgjobs_approve {wait.id} --approve --user NAME, or --reject --reason WHY"
+    if wrong and wrong.nobody:
+        cure = f"mend what the names stand for, or as a superuser: {cure}"
+    told = f"{waited}{until}{f'. But {wrong}' if wrong else ''}."
+    return Check(FAIL, told, "approval", str(wait.id), cure)
+
+
+def _doubt(wait: _Open, facts: Facts) -> Doubt | None:
+    """Whether anybody can decide; None also where that cannot be read."""
+    try:
+        return facts.reader.within(
+            lambda: doubt(wait.permission, json.loads(wait.groups), json.loads(wait.users))
+        )
+    except Error:
+        return None
 
 
 def _on_target(sentence: str, wait: _Open) -> Check:

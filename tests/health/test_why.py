@@ -228,6 +228,12 @@ def test_what_an_execution_waits_for() -> None:
         f"pgjobs_approve {asked.pk} --approve",
         str(asked.pk),
     )
+    said = answer(asked.execution_id)
+    assert said.checks[0].sentence.endswith(
+        "s. But nobody but a superuser can decide it: no active user holds permission 'auth.add_user'; "
+        "there is no group 'ops'."
+    )
+    assert said.cure.startswith("mend what the names stand for, or as a superuser: manage.py pgjobs_approve")
     job_awaited = flows.job("running")
     by_job = flows.wait(flows.execution(), "job", target_id=job_awaited.pk)
     stuck(
