@@ -12,11 +12,14 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.db import OperationalError
 from django.db.models.functions import Now
 
+from pgjobs.conf import get_settings
+from pgjobs.management.drained import left_behind
 from pgjobs.management.operators import CANNOT_TELL, MISUSED, REFUSED, SKIPPED, WRONG, duration
 from pgjobs.models import BulkOperation, Job, OperatorAction, QueuePause
 from pgjobs.queue.audit import record
 from pgjobs.queue.pauses import pause
 from pgjobs.queue.states import JobStatus
+from tests.health import seeds
 from tests.leases.factories import columns, pending, running
 from tests.queue.test_control import in_status
 
@@ -305,3 +308,29 @@ def test_a_canary_from_the_shell() -> None:
     run("pgjobs_bulk", "stop", pk, "--reason", "enough")
     assert bulk("run", pk)["operation"]["state"] == "stopped"
     assert refused("pgjobs_bulk", "show", 10**9)[0] == WRONG
+
+
+def test_a_drain_tells_what_it_leaves() -> None:
+    using = get_settings().database
+    assert left_behind([], using=using) == "The drain is over: nothing is left."
+    assert left_behind(["mail"], using=using) == "The drain is over: nothing of mail is left."
+    seeds.pause("slow", ago=5)
+    for given in (
+        {"ago": -7_300},
+        {"ago": -90_000},
+        {"queue": "slow"},
+        {"job_type": "gone.type", "queue": "slow"},
+        {"crash_count": 1, "ago": -50},
+        {},
+    ):
+        seeds.job(**given)
+    seeds.job("running", ago=-9, queue="mail")
+    seeds.job("dead", ago=9)
+    for status in ("enqueued", "waiting", "waiting", "paused"):
+        seeds.execution(status)
+    assert left_behind([], using=using) == (
+        "The drain is over. Left behind: 1 due, 2 not due yet (the next in 2 h 1 min), 1 in paused queues or of "
+        "paused types, 2 of types that this code does not know, 1 whose worker died, 1 running elsewhere, "
+        "2 executions that wait, 1 execution that a person must resume. See: manage.py pgjobs_status"
+    )
+    assert "Left behind of mail: 1 running elsewhere. See" in left_behind(["mail"], using=using)
