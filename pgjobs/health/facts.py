@@ -122,8 +122,8 @@ class Facts:
         return [name for name, each in self.standing.items() if each.holds]
 
     @property
-    def dead(self) -> tuple[int, int]:
-        """Dead and failed jobs, in all and of the last hour."""
+    def dead(self) -> work.Dead:
+        """Dead and failed jobs, in all and of late."""
         return self._held_and_dead[1]
 
     @property
@@ -199,7 +199,7 @@ class Facts:
         return self._once("rates_and_arrivals", lambda: work.read_rates_and_arrivals(self.reader))
 
     @property
-    def _held_and_dead(self) -> tuple[list[work.Held], tuple[int, int]]:
+    def _held_and_dead(self) -> tuple[list[work.Held], work.Dead]:
         most = self.settings.dead_alert + 1
         return self._once(
             "held_and_dead",

@@ -77,7 +77,7 @@ def _cure(fingerprint: str) -> str:
 
 def dead_total(facts: Facts) -> Iterator[Problem]:
     """A heap that nobody looks at."""
-    total, lately = facts.dead
+    total, lately = facts.dead.total, facts.dead.last_hour
     limit = facts.settings.dead_alert
     if total > limit:
         yield Problem(
