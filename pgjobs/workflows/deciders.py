@@ -6,7 +6,7 @@ import ast
 import difflib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,30 +68,39 @@ def missing(permission: str) -> str:
 def _permission(name: str) -> str:
     why = missing(name)
     if not why:
-        of = list(_rows_of(name).values_list("pk", flat=True))
-        ways = ("user_permissions__in", "groups__permissions__in")
-        held = any(_active().filter(**{way: of}).exists() for way in ways)
+        by_hand = _active().filter(user_permissions__in=_rows_of(name)).values("pk")
+        by_group = _active().filter(groups__permissions__in=_rows_of(name)).values("pk")
+        held = by_hand.union(by_group, all=True)[:1]
         why = "" if held else f"no active user holds permission {name!r}"
     by_tables = all(type(each).__module__ == "django.contrib.auth.backends" for each in get_backends())
     return why if by_tables or not why else f"{why}, unless a backend of this project gives it"
 
 
-def _groups(names: Iterable[str]) -> Iterator[str]:
+def _groups(names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        return
+    there = set(_model("Group").filter(name__in=names).values_list("name", flat=True))
+    found = _active().filter(groups__name__in=names).values_list("groups__name", flat=True)
+    peopled = set(found.distinct())
     for name in names:
-        if not _model("Group").filter(name=name).exists():
-            yield f"there is no group {name!r}"
-        else:
-            there = _active().filter(groups__name=name).exists()
-            yield "" if there else f"no active user is in group {name!r}"
+        why = "" if name in peopled else f"no active user is in group {name!r}"
+        yield why if name in there else f"there is no group {name!r}"
 
 
-def _users(keys: Iterable[str]) -> Iterator[str]:
-    for key in keys:
-        try:
-            there = _active().filter(pk=key).exists()
-        except (ValueError, ValidationError):
-            there = False  # no key of this model of users
-        yield "" if there else f"there is no active user {key!r}"
+def _users(keys: Sequence[str]) -> Iterator[str]:
+    if not keys:
+        return
+    usable = [key for key in keys if _is_key(key)]
+    there = set(map(str, _active().filter(pk__in=usable).values_list("pk", flat=True)))
+    yield from ("" if key in there else f"there is no active user {key!r}" for key in keys)
+
+
+def _is_key(text: str) -> bool:
+    try:
+        get_user_model()._meta.pk.to_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _active() -> QuerySet[Any]:
