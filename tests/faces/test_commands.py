@@ -110,7 +110,7 @@ def test_names_that_nothing_is_known_of(tmp_path: Path) -> None:
         assert code == WRONG and "Nothing is known of a" in told, words
         assert "--queue" not in words or "did you mean 'billing'?" in told, words
     assert columns(pk, "status") == "dead" and not BulkOperation.objects.exists()
-    assert "0 jobs match" in run("pgjobs_bulk", "retry", "--queue", "billing")
+    assert "retry of 0 jobs that match" in run("pgjobs_bulk", "retry", "--queue", "billing")
 
     out = run("pgjobs_pause", "--queue", "biling", "billing", "--reason", "db")
     doubted, sure = out.splitlines()
@@ -270,7 +270,9 @@ def test_bulk_is_a_preview_until_it_is_meant() -> None:
 
     told = bulk("retry", "--queue", "default")["preview"]
     assert (told["count"], told["more"], sorted(told["sample"])) == (3, False, dead)
-    assert "3 jobs match status dead, queue default" in run("pgjobs_bulk", "retry", "--queue", "default")
+    assert "retry of 3 jobs that match: status dead, queue default" in run(
+        "pgjobs_bulk", "retry", "--queue", "default"
+    )
     assert "Nothing was done" in run("pgjobs_bulk", "retry") and not BulkOperation.objects.exists()
     assert refused("pgjobs_bulk", "retry", "--yes")[0] == WRONG  # no reason
 

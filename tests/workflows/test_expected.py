@@ -180,11 +180,20 @@ def test_a_fork_from_a_step_by_its_name() -> None:
         for given in ("ship", "charge#2", "page", "page[a]", "3", 1, None)
     }
     assert places == {"ship": 3, "charge#2": 1, "page": 2, "page[a]": 2, "3": 3, 1: 1, None: 4}
-    [several, unknown] = [
-        verbs.fork([made.pk], from_step=given, actor="ann")[0] for given in ("charge", "cha%")
+    [several, unknown, misspelt, none] = [
+        verbs.fork([pk], from_step=given, actor="ann")[0]
+        for pk, given in (
+            (made.pk, "charge"),
+            (made.pk, "cha%"),
+            (made.pk, "shipp"),
+            (execution("failed").pk, "ship"),
+        )
     ]
     assert not several.done and "give one of 'charge#1', 'charge#2'" in several.message
-    assert not unknown.done and "give a step id of its timeline" in unknown.message
+    calls = "it has the calls 'charge#1', 'charge#2', 'page[a]', 'ship#1'."
+    assert not unknown.done and unknown.message.endswith(f"execution {made.pk}: {calls}")
+    assert not misspelt.done and misspelt.message.endswith(f": did you mean 'ship#1'? {calls}")
+    assert not none.done and "it has recorded no call yet" in none.message
 
 
 @pytest.mark.parametrize(

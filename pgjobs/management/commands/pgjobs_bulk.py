@@ -16,6 +16,7 @@ from pgjobs.bulk.models import BulkOperation
 from pgjobs.bulk.runner import Batch, carry
 from pgjobs.bulk.states import BulkState
 from pgjobs.conf import get_settings
+from pgjobs.health.phrases import many
 from pgjobs.management.operators import (
     WRONG,
     OperatorCommand,
@@ -150,8 +151,8 @@ class Command(OperatorCommand):
             told = {"verb": seen.verb, "filter": seen.filter, "count": seen.count, "more": seen.more}
             self.print_json({"preview": {**told, "upper_id": seen.upper_id, "sample": seen.sample}})
             return
-        number = f"{seen.count:,}{'+' if seen.more else ''}"
-        self.say(f"{seen.verb}: {number} jobs match {seen.words}")
+        number = many(seen.count + seen.more, "job", seen.count)
+        self.say(f"{seen.verb} of {number} that match: {seen.words}")
         for queue, job_type, jobs in seen.groups[:10]:
             self.say(f"  {queue}  {job_type}  {jobs:,}")
         if seen.sample:

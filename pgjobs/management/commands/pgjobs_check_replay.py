@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.conf import get_settings
+from pgjobs.health.phrases import many
 from pgjobs.management.operators import FOUND, MISUSED, DatabaseCommand
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.registry import workflows
@@ -58,11 +59,12 @@ class Command(DatabaseCommand):
             self.stdout.write(json.dumps(report.as_dict(), indent=2))
         else:
             told = ", ".join(f"{count} {problem}" for problem, count in counts.items()) or "nothing found"
-            self.stdout.write(f"Replayed {report.checked} unfinished executions: {told}.")
+            self.stdout.write(f"Replayed {many(report.checked, 'unfinished execution')}: {told}.")
         blocking = sum(counts.get(problem, 0) for problem in PROBLEMS if problem not in options["allow"])
         if blocking:
             raise CommandError(
-                f"{blocking} of {report.checked} executions cannot go on under this code. Change it, or end them.",
+                f"{blocking} of {many(report.checked, 'execution')} cannot go on under this code. Change it, or end "
+                f"them.",
                 returncode=FOUND,
             )
 
