@@ -25,7 +25,7 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import denied
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
-from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
+from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for, reason_missing
 from pgjobs.workflows.deciders import doubt
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
@@ -41,10 +41,11 @@ class DecisionForm(forms.Form):
     shown_hash = forms.CharField(max_length=64, required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Whoever rejects says why: the workflow and its people go on from that."""
+        """With what a decision by hand must have."""
         given: dict[str, Any] = super().clean() or {}
-        if given.get("decision") == "reject" and not given.get("reason") and "reason" not in self.errors:
-            self.add_error("reason", "Say why you reject.")
+        missing = reason_missing(given.get("decision") != "reject", given.get("reason", ""))
+        if missing and "reason" not in self.errors:
+            self.add_error("reason", missing)
         return given
 
 

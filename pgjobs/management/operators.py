@@ -12,9 +12,11 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 from django.db import Error
 
@@ -133,7 +135,9 @@ def check_migrated(verdict: Verdict) -> None:
 def add_actor(parser: CommandParser | argparse.ArgumentParser, *, reason_required: bool = False) -> None:
     """``--user``, ``--reason`` and ``--json``."""
     parser.add_argument(
-        "--user", default="the command line", help="who does it; kept on the row and in the audit"
+        "--user",
+        metavar="USERNAME",
+        help="who does it, a user of this project; kept on the row and in the audit (default: the command line)",
     )
     required = "; must be given" if reason_required else ""
     parser.add_argument(
@@ -151,13 +155,27 @@ def check_name(option: str, kind: str, name: str | None, cure: str = "") -> None
         raise CommandError(harmless(f"{option}: {told}{cure}"), returncode=WRONG)
 
 
-def actor(user: str) -> Actor:
-    """Whoever is named, with the account of the shell beside it."""
+def user_named(name: str) -> Any:
+    """The user of that name. Raises :class:`CommandError` where there is none: the audit would name nobody."""
+    model: Any = get_user_model()
+    try:
+        return model._default_manager.get_by_natural_key(name)
+    except model.DoesNotExist:
+        told = f"There is no user {name!r}. --user takes a {model.USERNAME_FIELD}."
+        raise CommandError(harmless(told), returncode=WRONG) from None
+
+
+def actor(user: str | None) -> Actor:
+    """The user that is named, or the command line; with the account of the shell beside it.
+
+    Raises :class:`CommandError` where there is no such user.
+    """
     try:
         account = getpass.getuser()
     except (KeyError, OSError):
         account = "unknown"  # an account without a name, as in some containers
-    return Actor(user, via="command", origin=f"{account}@{socket.gethostname()}")
+    who = Actor("the command line") if user is None else Actor.of(user_named(user))
+    return replace(who, via="command", origin=f"{account}@{socket.gethostname()}")
 
 
 def duration(text: str) -> timedelta:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, load_command_class
 from django.db import OperationalError
 from django.db.models.functions import Now
@@ -49,13 +50,33 @@ def refused(*words: object) -> tuple[int, str]:
     ],
 )
 def test_a_verb_on_jobs(command: str, status: JobStatus, after: str) -> None:
-    pk = in_status(status)
+    pk, ann = in_status(status), User.objects.create_user("ann")
     out = run(command, "--job", pk, "--user", "ann", "--reason", "INC-221")
 
     assert out.startswith(f"job {pk}: ") and columns(pk, "status") == after
     row = OperatorAction.objects.latest("id")
     assert (row.actor, row.via, row.reason, row.done) == ("ann", "command", "INC-221", 1)
+    assert row.user_id == str(ann.pk)
     assert "@" in row.details["from"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pgjobs_retry --job 1",
+        "pgjobs_pause --queue default --reason db",
+        "pgjobs_fork 1 --reason x",
+        "pgjobs_bulk stop 1",
+        "pgjobs_errors ack aaaa --reason x",
+        "pgjobs_approve 1 --approve",
+    ],
+)
+def test_nobody_acts_in_the_name_of_a_user_that_is_not_there(words: str) -> None:
+    assert refused(*words.split(), "--user", "nobody") == (
+        WRONG,
+        "There is no user 'nobody'. --user takes a username.",
+    )
+    assert not OperatorAction.objects.exists()
 
 
 def test_discard_and_back() -> None:

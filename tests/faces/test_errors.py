@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
@@ -269,6 +270,7 @@ def test_where_not_all_causes_are_told_apart_no_page_says_that_none_is_open(
 
 
 def test_the_command_does_what_the_page_does(three: None) -> None:
+    User.objects.create_user("eva")
     failing("aabb" + "0" * 36)
     assert called("ack", "aabb", "--reason", "known", "--link", "https://t.example/1") == (
         0,

@@ -221,6 +221,7 @@ def test_a_fork_from_where_it_failed(columns: dict[str, Any], place: int) -> Non
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    user("ann")
     made = execution("failed")
     step(made, 0)
     call_command("pgjobs_fork", str(made.pk), "--from", "step0", "--user", "ann", "--reason", "new code")
