@@ -57,16 +57,38 @@ SELECT job_type, count(*) FILTER (WHERE fingerprint = ANY(%(known)s::text[]))::f
     ORDER BY t.completed_at DESC LIMIT %(looked)s) AS lately
 WHERE job_type = ANY(%(job_types)s::text[]) GROUP BY job_type"""
 
+# Few types die much: what is usual is asked for those alone. It is of whole hours that are added up, and of the minutes
+# before the first of them, and after the last that ended before the last hour began.
 _DEAD_RATES = f"""
-SELECT job_type, min(queue), lately, usual FROM (
-    SELECT job_type, min(queue) AS queue,
-           COALESCE(sum(dead) FILTER (WHERE minute > statement_timestamp() - interval '1 hour'), 0)::bigint AS lately,
-           (COALESCE(sum(dead) FILTER (WHERE minute <= statement_timestamp() - interval '1 hour'), 0) / 24)::float8
-               AS usual
-    FROM pgjobs_minute WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
-    GROUP BY job_type
-) AS each WHERE usual > 0 AND lately >= {LEAST_DEAD} AND lately > {TIMES_USUAL} * usual
-GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
+WITH lately AS MATERIALIZED (
+    SELECT job_type, min(queue) AS queue, sum(dead)::bigint AS jobs FROM pgjobs_minute
+    WHERE minute > statement_timestamp() - interval '1 hour' AND dead > 0
+    GROUP BY job_type HAVING sum(dead) >= {LEAST_DEAD}
+),
+kept AS MATERIALIZED (
+    SELECT min(hour) AS from_hour, CASE WHEN max(hour) IS NOT NULL THEN LEAST(
+        max(hour) + interval '1 hour',
+        date_bin('1 hour', statement_timestamp() - interval '1 hour', 'epoch')) END AS to_hour
+    FROM pgjobs_hour WHERE hour > statement_timestamp() - interval '25 hours' AND EXISTS (SELECT FROM lately)
+),
+before AS (
+    SELECT job_type, dead FROM pgjobs_hour
+    WHERE hour >= (SELECT from_hour FROM kept) AND hour < (SELECT to_hour FROM kept) AND dead > 0
+    UNION ALL
+    SELECT job_type, dead FROM pgjobs_minute
+    WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
+      AND minute < (SELECT LEAST(from_hour, statement_timestamp() - interval '1 hour' + interval '1 us') FROM kept)
+    UNION ALL
+    SELECT job_type, dead FROM pgjobs_minute
+    WHERE minute >= (SELECT GREATEST(from_hour, to_hour) FROM kept) AND dead > 0
+      AND minute <= statement_timestamp() - interval '1 hour'
+)
+SELECT * FROM (
+    SELECT lately.job_type, lately.queue, lately.jobs, (sum(before.dead) / 24)::float8 AS usual
+    FROM lately JOIN before USING (job_type) WHERE EXISTS (SELECT FROM lately)
+    GROUP BY lately.job_type, lately.queue, lately.jobs
+) AS each WHERE usual > 0 AND jobs > {TIMES_USUAL} * usual
+ORDER BY jobs DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
 
 _UNKNOWN_TYPES = """
 SELECT named.queue, head.kind, head.name, count(*), min(head.available_at)
