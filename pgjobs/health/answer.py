@@ -85,7 +85,13 @@ class Why:
         }
 
 
-def pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
+def open_checks(row: Any, name: str, facts: Facts) -> Iterator[Check]:
+    """What may keep a row whose type is ``name`` from being claimed: a pause, or that nobody is there."""
+    yield from _pause_checks(row.queue, name, facts)
+    yield from _worker_checks(row.queue, name, facts)
+
+
+def _pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     """The pauses that people have laid on its queue and its type."""
     for pause in facts.pauses:
         if (pause.kind, pause.name) in ((QUEUE, queue), (TYPE, name)):
@@ -102,7 +108,7 @@ def pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     yield Check(OK, "neither its queue nor its type is paused")
 
 
-def worker_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
+def _worker_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     """Whether somebody is there to run it, and turns."""
     workers = facts.serving(queue)
     if not workers:
@@ -164,6 +170,14 @@ def suspect_checks(row: Any, facts: Facts) -> Iterator[Check]:
         f"{each * groups} processes for suspects are taken{share}.",
         "suspect",
     )
+
+
+def archived(kind: str, row: Any, name: str, queue: str, end: str) -> Why:
+    """Of a row that is in the archive alone. ``end`` says what it does no more."""
+    told = (
+        f"It is {row.status} since {row.completed_at:%Y-%m-%d %H:%M:%S} and was archived; it {end} no more."
+    )
+    return Why(kind, row.pk, name, queue, row.status, row.completed_at, None, [Check(INFO, told)])
 
 
 def times(number: int) -> str:

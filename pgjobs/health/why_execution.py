@@ -17,11 +17,11 @@ from pgjobs.health.answer import (
     OK,
     Check,
     Why,
-    pause_checks,
+    archived,
+    open_checks,
     running_checks,
     suspect_checks,
     times,
-    worker_checks,
 )
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import at, counted, many, span
@@ -107,31 +107,14 @@ def why_execution(pk: int, *, using: str | None = None) -> Why | None:
         row = reader.within(lambda: Execution._base_manager.using(using).filter(pk=pk).first())
         if row is None:
             old = ArchivedExecution._base_manager.using(using).defer("story")
-            return _archived(reader.within(lambda: old.filter(pk=pk).first()))
+            found = reader.within(lambda: old.filter(pk=pk).first())
+            return archived("execution", found, found.workflow_name, "", "goes on") if found else None
         facts = Facts(reader)
         checks = list(_checks(row, facts))
         since = row.completed_at or row.updated_at
         return Why(
             "execution", row.pk, row.workflow_name, row.queue, row.status, since, facts.clock - since, checks
         )
-
-
-def _archived(row: ArchivedExecution | None) -> Why | None:
-    if row is None:
-        return None
-    sentence = (
-        f"It is {row.status} since {row.completed_at:%Y-%m-%d %H:%M:%S} and was archived; it goes on no more."
-    )
-    return Why(
-        "execution",
-        row.pk,
-        row.workflow_name,
-        "",
-        row.status,
-        row.completed_at,
-        None,
-        [Check(INFO, sentence)],
-    )
 
 
 def _checks(row: Execution, facts: Facts) -> Iterator[Check]:
@@ -146,8 +129,7 @@ def _checks(row: Execution, facts: Facts) -> Iterator[Check]:
     if row.status == ExecutionStatus.PAUSED:
         yield _paused(row)
     yield from _waits(row, facts)
-    yield from pause_checks(row.queue, row.workflow_name, facts)
-    yield from worker_checks(row.queue, row.workflow_name, facts)
+    yield from open_checks(row, row.workflow_name, facts)
     if row.status == ExecutionStatus.ENQUEUED:
         yield from _turn(row, facts)
 

@@ -155,6 +155,13 @@ def check_name(option: str, kind: str, name: str | None, cure: str = "") -> None
         raise CommandError(harmless(f"{option}: {told}{cure}"), returncode=WRONG)
 
 
+def subcommands(parser: CommandParser) -> Any:
+    """Where the subcommands of a command are added, one of which must be named."""
+    return parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=OperatorParser
+    )
+
+
 def user_named(name: str) -> Any:
     """The user of that name. Raises :class:`CommandError` where there is none: the audit would name nobody."""
     model: Any = get_user_model()

@@ -20,12 +20,12 @@ from pgjobs.health.phrases import many
 from pgjobs.management.operators import (
     WRONG,
     OperatorCommand,
-    OperatorParser,
     actor,
     add_actor,
     check_name,
     duration,
     exit_by,
+    subcommands,
 )
 from pgjobs.management.verbs import as_dict
 from pgjobs.queue.control import VerbOutcome
@@ -52,9 +52,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One subcommand for each verb, and those on operations."""
-        commands = parser.add_subparsers(
-            dest="command", required=True, metavar="COMMAND", parser_class=OperatorParser
-        )
+        commands = subcommands(parser)
         for verb in VERBS:
             self._add_verb(commands.add_parser(verb, help=f"{verb} all jobs that match"), verb)
         for name, (_, what) in _MOVES.items():
