@@ -18,9 +18,9 @@ _CLAIMABLE = """
 (SELECT CASE WHEN t.{kind} <> ALL(%({label})s::text[]) THEN 'unknown' WHEN NOT ({open}) THEN 'paused'
              WHEN t.crash_count > 0 THEN 'suspect' WHEN t.available_at > statement_timestamp() THEN 'later'
              ELSE 'due' END AS what, t.available_at AS at
- FROM {table} AS t WHERE t.status = '{claimable}' AND t.crash_count {crashes} AND {named} LIMIT %(most)s)"""
+ FROM {table} AS t WHERE status = '{claimable}' AND t.crash_count {crashes} AND {named} LIMIT %(most)s)"""
 _OTHERS = """
-(SELECT '{what}', NULL FROM {table} AS t WHERE t.status = '{status}' AND {named} LIMIT %(most)s)"""
+(SELECT '{what}', NULL FROM {table} AS t WHERE status = '{status}' AND {named} LIMIT %(most)s)"""
 _NAMED = "(cardinality(%(queues)s::text[]) = 0 OR t.queue = ANY(%(queues)s::text[]))"
 
 _WORDS = (
@@ -72,7 +72,7 @@ def _told(counts: dict[str, tuple[int, dt.timedelta | None]]) -> Iterator[str]:
         if number:
             told = words.format(n=f"{MOST:,}+" if number > MOST else f"{number:,}")
             yield f"{told} (the next in {span(wait)})" if what == "later" and wait else told
-    for status, words in (("waiting", "that wait"), ("paused", "that a person must resume")):
+    for status in ("waiting", "paused"):
         number, _ = counts.get(f"execution {status}", (0, None))
         if number:
-            yield f"{many(number, 'execution', MOST)} {words}"
+            yield many(number, f"{status} execution", MOST)

@@ -162,14 +162,14 @@ def subcommands(parser: CommandParser) -> Any:
     )
 
 
-def user_named(name: str) -> Any:
+def user_named(name: str, cure: str = "") -> Any:
     """The user of that name. Raises :class:`CommandError` where there is none: the audit would name nobody."""
     model: Any = get_user_model()
     try:
         return model._default_manager.get_by_natural_key(name)
     except model.DoesNotExist:
-        told = f"There is no user {name!r}. --user takes a {model.USERNAME_FIELD}."
-        raise CommandError(harmless(told), returncode=WRONG) from None
+        told = f"There is no user {name!r}. --user takes the {model.USERNAME_FIELD} of one that there is"
+        raise CommandError(harmless(f"{told}{cure}."), returncode=WRONG) from None
 
 
 def actor(user: str | None) -> Actor:
@@ -181,7 +181,11 @@ def actor(user: str | None) -> Actor:
         account = getpass.getuser()
     except (KeyError, OSError):
         account = "unknown"  # an account without a name, as in some containers
-    who = Actor("the command line") if user is None else Actor.of(user_named(user))
+    who = (
+        Actor("the command line")
+        if user is None
+        else Actor.of(user_named(user, "; without it the command line acts"))
+    )
     return replace(who, via="command", origin=f"{account}@{socket.gethostname()}")
 
 
@@ -200,4 +204,4 @@ def exit_by(results: Iterable[str], verb: str) -> None:
     if not left:
         return
     code = REFUSED if "conflict" in told or left == len(told) else SKIPPED
-    raise CommandError(f"{left} of {len(told)} were left as they are ({verb}).", returncode=code)
+    raise CommandError(f"Left as before: {left} of {len(told)} ({verb}).", returncode=code)

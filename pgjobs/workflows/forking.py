@@ -138,9 +138,9 @@ def _offered(execution_id: int, step: str, using: str) -> str:
     if not names:
         return "it has recorded no call yet; leave the step out, or start it anew."
     near = difflib.get_close_matches(step, names, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    meant = f"; did you mean {near[0]!r}?" if near else "."
     more = ", …" if len(names) > _OFFERED else ""
-    return f"{meant}it has the calls {', '.join(map(repr, names[:_OFFERED]))}{more}."
+    return f"its calls are {', '.join(map(repr, names[:_OFFERED]))}{more}{meant}"
 
 
 def _check(from_ordinal: int, execution_id: int, using: str) -> None:

@@ -72,11 +72,15 @@ def test_a_verb_on_jobs(command: str, status: JobStatus, after: str) -> None:
     ],
 )
 def test_nobody_acts_in_the_name_of_a_user_that_is_not_there(words: str) -> None:
-    assert refused(*words.split(), "--user", "nobody") == (
-        WRONG,
-        "There is no user 'nobody'. --user takes a username.",
-    )
+    told = "There is no user 'nobody'. --user takes the username of one that there is"
+    code, message = refused(*words.split(), "--user", "nobody")
+    assert code == WRONG and message.startswith(told)
     assert not OperatorAction.objects.exists()
+
+
+def test_a_rejection_by_command_says_why_as_one_by_form_does() -> None:
+    told = refused("pgjobs_approve", 1, "--reject", "--user", "ann", "--reason", " ")
+    assert told == (WRONG, "Nothing was decided. --reason: Say why you reject.")
 
 
 def test_discard_and_back() -> None:
@@ -354,6 +358,6 @@ def test_a_drain_tells_what_it_leaves() -> None:
     assert left_behind([], using=using) == (
         "The drain is over. Left behind: 1 due, 2 not due yet (the next in 2 h 1 min), 1 in paused queues or of "
         "paused types, 2 of types that this code does not know, 1 whose worker died, 1 running elsewhere, "
-        "2 executions that wait, 1 execution that a person must resume. See: manage.py pgjobs_status"
+        "2 waiting executions, 1 paused execution. See: manage.py pgjobs_status"
     )
     assert "Left behind of mail: 1 running elsewhere. See" in left_behind(["mail"], using=using)

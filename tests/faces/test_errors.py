@@ -282,7 +282,7 @@ def test_the_command_does_what_the_page_does(three: None) -> None:
     )
     assert standing()["aaaa"].by == "eva"
     code, text = called("unack", "aaaa", "zzzz")
-    assert code == 2 and "1 of 2 were left as they are (unack)" in text
+    assert code == 2 and "Left as before: 1 of 2 (unack)" in text
     code, text = called("ack", "gone", "--reason", "r")
     assert code == 4 and "no dead or failed job" in text
     action = OperatorAction.objects.latest("pk")

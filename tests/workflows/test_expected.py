@@ -190,9 +190,9 @@ def test_a_fork_from_a_step_by_its_name() -> None:
         )
     ]
     assert not several.done and "give one of 'charge#1', 'charge#2'" in several.message
-    calls = "it has the calls 'charge#1', 'charge#2', 'page[a]', 'ship#1'."
-    assert not unknown.done and unknown.message.endswith(f"execution {made.pk}: {calls}")
-    assert not misspelt.done and misspelt.message.endswith(f": did you mean 'ship#1'? {calls}")
+    calls = f"execution {made.pk}: its calls are 'charge#1', 'charge#2', 'page[a]', 'ship#1'"
+    assert not unknown.done and unknown.message.endswith(f"{calls}.")
+    assert not misspelt.done and misspelt.message.endswith(f"{calls}; did you mean 'ship#1'?")
     assert not none.done and "it has recorded no call yet" in none.message
 
 
@@ -228,7 +228,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     new = Execution.objects.latest("id")
     assert capsys.readouterr().out == f"execution {made.pk}: forked from call 0 as execution {new.pk}\n"
     assert new.note == f"forked from execution {made.pk} at call 0 by ann: new code"
-    with pytest.raises(CommandError, match=r"1 of 2 were left as they are \(fork\)"):
+    with pytest.raises(CommandError, match=r"Left as before: 1 of 2 \(fork\)"):
         call_command("pgjobs_fork", str(made.pk), "4711", "--reason", "new code")
     assert "there is no execution 4711" in capsys.readouterr().out
     with pytest.raises(CommandError, match="--reason"):
