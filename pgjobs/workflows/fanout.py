@@ -185,7 +185,7 @@ def _check(name: str, calls: list[JobCall], min_successful: int | None, tolerate
     if len(calls) > most:
         raise InvalidOption(
             "calls",
-            f"a list of {len(calls):,}",
+            f"{len(calls):,} jobs",
             f"give at most {most:,}, which is WORKFLOW_MAX_GATHER; gather them in parts, or raise the setting.",
         )
     if min_successful is not None and not 0 <= min_successful <= len(calls):
