@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
@@ -170,6 +171,12 @@ _RULES = (
         "Lower it. The record of what happened is for people to read; figures over time are in pgjobs_minute, and who "
         "did what is in the audit.",
     ),
+    Rule(
+        "pgjobs.W011",
+        "Permissions that workflows ask for in ctx.approval exist",
+        "Correct the name, or declare the permission in Meta.permissions of a model and run makemigrations and "
+        "migrate: until then nobody but a superuser can decide.",
+    ),
 )
 
 CATALOGUE = {rule.id: rule for rule in _RULES}
@@ -221,7 +228,8 @@ def check_database(databases: Sequence[str] | None = None, **kwargs: Any) -> lis
     if connection.vendor != "postgresql":
         return []
     try:
-        return [message for part in _DATABASE_PARTS for message in part(connection)]
+        found = [message for part in _DATABASE_PARTS for message in part(connection)]
+        return [*found, *_permissions(databases or ())]
     except DatabaseError as error:
         text = " ".join(str(error).split())
         return [_breach("W003", f"Database {settings.database!r} could not be read: {text}")]
@@ -351,6 +359,22 @@ def _table_is_found(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass('pgjobs_job') IS NOT NULL")
         return bool(cursor.fetchone()[0])
+
+
+def _permissions(databases: Sequence[str]) -> Iterator[CheckMessage]:
+    """What the text of the code says. Where it cannot be told from that, pgjobs_why and the approval's page tell."""
+    from pgjobs.workflows.deciders import unknown_permissions
+    from pgjobs.workflows.registry import workflows
+
+    if not apps.is_installed("django.contrib.auth"):
+        return
+    table = apps.get_model("auth", "Permission")
+    alias = router.db_for_read(table)
+    if alias not in databases or table._meta.db_table not in connections[alias].introspection.table_names():
+        return
+    for definition in workflows.entries():
+        for why in unknown_permissions(definition).values():
+            yield _breach("W011", f"Workflow {definition.workflow_name!r} asks for a decision, and {why}.")
 
 
 _DATABASE_PARTS: tuple[Callable[[BaseDatabaseWrapper], Iterator[CheckMessage]], ...] = (

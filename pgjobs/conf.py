@@ -47,7 +47,7 @@ class Settings:
     processes: int = 1
     """Worker processes of one ``runworkers``."""
     isolated_processes: int = 2
-    """Suspects (jobs whose worker died) that may run at a time, each alone in its process meanwhile."""
+    """Suspects (jobs whose worker died) that may run at a time in one ``runworkers``, each alone in its process."""
     crash_delay_seconds: float = 1
     """Delay of a job after its worker died; doubles with each further death."""
     crash_delay_cap_seconds: float = 300

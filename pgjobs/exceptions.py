@@ -189,7 +189,8 @@ class StepFailed(WorkflowError):
         self.error_type = error_type
         self.message = message
         self.attempts = attempts
-        super().__init__(f"step {step_id!r} failed after {attempts} attempt(s): {error_type}: {message}")
+        after = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"step {step_id!r} failed after {after}: {error_type}: {message}")
 
 
 class WaitTimeout(WorkflowError, TimeoutError):
@@ -235,7 +236,7 @@ class JobsFailed(WorkflowError):
         self.failures = failures
         index, job_id, status, error = failures[0]
         super().__init__(
-            f"{step_id!r}: {len(failures)} jobs ended without success, {tolerated} are tolerated. "
+            f"{step_id!r}: {len(failures)} of its jobs ended without success; tolerated: {tolerated}. "
             f"First: item {index}, job {job_id} {status}: {error}"
         )
 

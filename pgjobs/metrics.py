@@ -155,7 +155,7 @@ def _histogram(family: Family, queue: str, counts: list[int], total: float) -> N
 
 
 def _dead(facts: Facts, verdict: Verdict) -> Iterator[Family]:
-    total, lately = facts.dead
+    total, lately = facts.dead.total, facts.dead.last_hour
     family = Family(
         "pgjobs_dead", "gauge", "Dead and failed jobs in the table, counted up to DEAD_ALERT and one more."
     )

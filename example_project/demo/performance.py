@@ -1,16 +1,13 @@
 """The demo from curtain to curtain: server, schema, web pages, story, report; then all is cleared away."""
 
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from django.core.management import call_command
 
+from example_project.benchmark.unwinding import signals_unwind
 from example_project.demo import incident_report, incident_story, report, serving, story
 from example_project.demo.crew import Crew
 from example_project.demo.display import Display
@@ -19,7 +16,6 @@ from example_project.demo.target import pointed_at
 from example_project.postgres import EmbeddedPostgres
 
 WATCH_SECONDS = 0.5
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def perform(plan: Plan, display: Display) -> list[str]:
     Raises PostgresUnavailable and DemoError; SystemExit when a signal ends it.
     """
     papers = list(found_papers(plan.folder) if plan.folder else made_papers())
-    with _signals_unwind(), ExitStack() as stack:
+    with signals_unwind(), ExitStack() as stack:
         # The crew leaves last of all but the server, which its processes use to the end.
         url = plan.database_url or _own_server(stack, display)
         crew = stack.enter_context(Crew())
@@ -104,20 +100,3 @@ def _stay(crew: Crew, display: Display) -> None:
             time.sleep(WATCH_SECONDS)
     except SystemExit:
         display.text("Ending everything.")
-
-
-@contextmanager
-def _signals_unwind() -> Iterator[None]:
-    """Let SIGTERM, SIGHUP and Ctrl-C leave through the context managers, which end what was started."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        for each in before:  # a second signal must not cut the clearing away short
-            signal.signal(each, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -25,7 +25,8 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.admin.verbs import denied, stated, valid
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.conf import get_settings
-from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for
+from pgjobs.workflows.approvals import DEFAULT_PERMISSION, decide, may_decide, pending_for, reason_missing
+from pgjobs.workflows.deciders import doubt
 from pgjobs.workflows.models import Wait
 from pgjobs.workflows.states import WaitKind
 
@@ -39,10 +40,11 @@ class DecisionForm(forms.Form):
     reason = forms.CharField(max_length=2_000, required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Whoever rejects says why: the workflow and its people go on from that."""
+        """With what a decision by hand must have."""
         given: dict[str, Any] = super().clean() or {}
-        if given.get("decision") == "reject" and not given.get("reason") and "reason" not in self.errors:
-            self.add_error("reason", "Say why you reject.")
+        missing = reason_missing(given.get("decision") != "reject", given.get("reason", ""))
+        if missing and "reason" not in self.errors:
+            self.add_error("reason", missing)
         return given
 
 
@@ -114,6 +116,7 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
             "open": wait.resolved_at is None,
             "may": may,
             "why_not": why_not,
+            "doubt": "" if wait.resolved_at else _doubt(wait),
             "shown_hash": wait.context_hash,
             "decide_url": reverse(
                 "admin:pgjobs_wait_decide", args=[wait.pk], current_app=self.admin_site.name
@@ -190,6 +193,12 @@ class ApprovalAdmin(RowPage, ReadOnlyAdmin):
     def otherwise(self, wait: Any) -> str:
         """What undecided comes to."""
         return str(wait.get_on_timeout_display()) if wait.wake_at else "it waits on"
+
+
+def _doubt(wait: Any) -> str:
+    """Why nobody may ever decide it; empty also where that cannot be read."""
+    found = panel(lambda: doubt(wait.permission, wait.groups, wait.users)).value
+    return str(found) if found else ""
 
 
 def _approvals() -> QuerySet[Wait]:

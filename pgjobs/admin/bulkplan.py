@@ -22,6 +22,7 @@ from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import KEYS
 from pgjobs.bulk.filters import VERBS as BULK_VERBS
 from pgjobs.exceptions import PgJobsError
+from pgjobs.health.phrases import many
 from pgjobs.queue import rights, stats
 from pgjobs.queue.control import VerbOutcome
 
@@ -165,7 +166,7 @@ def _content(model_admin: Any, request: HttpRequest, verb: str, given: dict[str,
     seen = preview.value
     return found | {
         "seen": seen,
-        "count": f"{seen.count:,}" + ("+" if seen.more else ""),
+        "count": many(seen.count + seen.more, "job", seen.count),
         "groups": [(queue, job_type, f"{jobs:,}") for queue, job_type, jobs in seen.groups],
         "sample": [(str(pk), model_admin.url_of(pk)) for pk in seen.sample],
         "upper_id": request.POST.get("upper_id") or str(seen.upper_id),

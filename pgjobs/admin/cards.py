@@ -18,6 +18,7 @@ Made = tuple[str, str, str]
 """A figure, what there is to say of it, and its kind: "", "bad", "wait"."""
 
 _UNKNOWN: Made = ("?", "not available", "wait")
+_STALE: Made = ("?", "the figures are old", "wait")
 
 
 def of(seen: Overview, site: Any, *, may_see_workers: bool, may_see_approvals: bool) -> list[dict[str, Any]]:
@@ -30,14 +31,15 @@ def of(seen: Overview, site: Any, *, may_see_workers: bool, may_see_approvals: b
         return {"label": label, "value": value, "note": note, "kind": kind, "url": url}
 
     totals, workers = seen.totals, seen.workers
-    lapsed = any(problem.code == "LEASE_LOST" for problem in seen.verdict.problems)
+    codes = {problem.code for problem in seen.verdict.problems}
+    lapsed, stale = "LEASE_LOST" in codes, "STATS_STALE" in codes or "STATS_STALE" in seen.verdict.unknown
     found = [
         card("Ready", _ready(totals) if totals else _UNKNOWN, "job", status="ready"),
         card("Running", _running(totals, lapsed) if totals else _UNKNOWN, "runningjob"),
         card("Scheduled", _scheduled(totals, seen) if totals else _UNKNOWN, "job", status="scheduled"),
         card("Dead", _dead(totals) if totals else _UNKNOWN, "deadjob"),
-        card("Done per min", _done(totals) if totals else _UNKNOWN, "queue"),
-        card("Failures", _failures(totals) if totals else _UNKNOWN, "errorgroup"),
+        card("Done per min", _done(totals, stale) if totals else _UNKNOWN, "queue"),
+        card("Failures", _failures(totals, stale) if totals else _UNKNOWN, "errorgroup"),
     ]
     if may_see_workers:
         found.append(card("Workers", _workers(workers) if workers is not None else _UNKNOWN, "worker"))
@@ -74,11 +76,15 @@ def dead(totals: Totals) -> str:
     return marks.count(totals.dead, get_settings().dead_alert)
 
 
-def _done(totals: Totals) -> Made:
-    return f"{totals.done_per_minute:,.3g}", "mean of 5 min", ""
+def _done(totals: Totals, stale: bool) -> Made:
+    return _STALE if stale else (f"{totals.done_per_minute:,.3g}", "mean of 5 min", "")
 
 
-def _failures(totals: Totals) -> Made:
+def _failures(totals: Totals, stale: bool) -> Made:
+    if stale:
+        return _STALE
+    if totals.uncounted:  # such as those that a reaper buried: a share of what is counted would be too good
+        return "?", f"{totals.uncounted:,} in 5 min that are not counted", "wait"
     if totals.failed_share is None:
         return "-", "no attempt in 5 min", ""
     return f"{totals.failed_share:.1%}", "of the attempts of 5 min", "wait" if totals.failed_share else ""

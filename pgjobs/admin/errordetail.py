@@ -17,6 +17,7 @@ from pgjobs.bulk.models import BulkOperation
 from pgjobs.conf import get_settings
 from pgjobs.health.errorgroup import WAITING, GroupDetail, group_detail
 from pgjobs.health.errors import JOBS_COUNTED
+from pgjobs.health.phrases import many
 from pgjobs.queue.standing import Standing
 from pgjobs.redaction import redacted_text
 
@@ -88,7 +89,7 @@ def _chart(group: GroupDetail) -> Any:
         for at, count in zip(begins[::-1], group.hours[::-1], strict=True)
     ]
     worst = max(bars, key=lambda bar: bar.bad)
-    told = f"{sum(group.hours):,} jobs ended by this cause in the last 24 h"
+    told = f"{many(sum(group.hours), 'job')} ended by this cause in the last 24 h"
     if worst.bad:
         told += f", most of them, {worst.bad:,}, from {worst.label} UTC"
     if group.is_cut:
@@ -144,7 +145,7 @@ def _ticket(group: GroupDetail) -> str:
     first = f"{group.first_seen:%Y-%m-%d %H:%M:%S %Z}" if group.first_seen else "unknown"
     lines = [
         f"### {group.error_class or 'Error'}: {' '.join(group.message.split())[:300]}",
-        f"- job type `{group.job_type}`, {marks.count(group.jobs, JOBS_COUNTED)} jobs, fingerprint "
+        f"- job type `{group.job_type}`, {many(group.jobs, 'job', JOBS_COUNTED)}, fingerprint "
         f"`{group.fingerprint or 'none'}`",
         f"- first seen {first}, on version {group.first_version or 'unknown'}; {_state(group.standing)}",
         f"- the newest {group.shared_of} share: {shared}",

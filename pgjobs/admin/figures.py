@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from pgjobs.admin import charts
 from pgjobs.admin.ages import seconds_in_words
 from pgjobs.health import series
+from pgjobs.health.phrases import many
 from pgjobs.health.workers import WorkerRow
 from pgjobs.queue.rollups import BOUNDS
 
@@ -77,14 +78,14 @@ def histogram(counts: Sequence[int], name: str) -> SafeString:
     if total := sum(counts):
         most = max(range(len(counts)), key=counts.__getitem__)
         least = f"{bounds[most - 1]} and " if most else "0 and "
-        told = f"{total:,} attempts; most of them, {counts[most]:,}, ran between {least}{bounds[most]}."
+        told = f"{many(total, 'attempt')}; most of them, {counts[most]:,}, ran between {least}{bounds[most]}."
     return charts.histogram(f"Run times, last {name}", told, shown, "attempts")
 
 
 def _throughput(points: list[series.Point], name: str, marks: dict[int, str]) -> SafeString:
     done, bad = sum(point.done for point in points), sum(point.bad for point in points)
     worst = max(points, key=lambda point: point.bad, default=None)
-    told = f"{done:,} jobs done and {bad:,} attempts failed in {name}."
+    told = f"{many(done, 'job')} done and {many(bad, 'attempt')} failed in {name}."
     if worst and worst.bad:
         told += f" Most failures, {worst.bad:,}, at {_label(worst.at, name)}."
     told += "".join(f" {text} at {_label(points[place].at, name)}." for place, text in marks.items())

@@ -73,7 +73,7 @@ def probe_workers(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "silent-workers",
             WARNING,
-            f"{silent[0][4]} workers have not said goodbye and are silent, the latest: {names}.",
+            f"{_many(silent[0][4], 'worker is', 'workers are')} silent without a goodbye, the latest: {names}.",
             f"the latest for {span(silent[0][3])}",
             "See the log of that host (killed for memory, power lost, cut off from the database?) and start workers "
             "again. What they held is given back by any other worker.",
@@ -99,7 +99,7 @@ def probe_unserved(patient: Patient) -> Iterator[Finding]:
             yield Finding(
                 "no-workers",
                 CRITICAL,
-                f"{_count(each.due)} jobs are due in queue {each.queue!r}, and no live worker serves it.",
+                f"{_many(each.due, 'job is', 'jobs are')} due in queue {each.queue!r}, and no live worker serves it.",
                 f"the oldest for {span(waited)}",
                 f"Start one: manage.py runworkers, without --queues or with {each.queue} among them.",
             )
@@ -121,8 +121,8 @@ def probe_unknown(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "unknown-types",
             WARNING,
-            f"{_count(each.jobs)} jobs of type {each.job_type!r} wait in queue {each.queue!r}; this code has no such "
-            f"handler.",
+            f"{_many(each.jobs, 'job', 'jobs')} of type {each.job_type!r} in queue {each.queue!r}; this code has no "
+            f"such handler.",
             f"the oldest for {span(waited)}" if waited >= 0 else f"the first is due in {span(-waited)}",
             "Deploy the code that has it; if it was renamed, keep the old name with @job(name=...); if nobody needs "
             "them, manage.py pgjobs_cancel --job ID.",
@@ -135,7 +135,7 @@ def probe_unknown_workflows(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "unknown-workflows",
             WARNING,
-            f"{_count(executions)} executions of workflow {name!r} wait; this code has no such workflow.",
+            f"{_many(executions, 'execution', 'executions')} of workflow {name!r}; this code has no such workflow.",
             f"the oldest for {span(waited)}" if waited >= 0 else f"the first is due in {span(-waited)}",
             "Deploy the code that has it; if it was renamed, keep the old name with @workflow(name=...); if nobody "
             "needs them, manage.py pgjobs_cancel --execution ID.",
@@ -145,14 +145,14 @@ def probe_unknown_workflows(patient: Patient) -> Iterator[Finding]:
 def probe_leases(patient: Patient) -> Iterator[Finding]:
     """A lease that has lapsed is taken back within REAP_SECONDS, where somebody reaps."""
     grace = 2 * get_settings().reap_seconds + 2
-    for table, noun in (("pgjobs_job", "jobs"), ("pgjobs_execution", "executions")):
+    for table, noun in (("pgjobs_job", "job"), ("pgjobs_execution", "execution")):
         ((count, overdue, first),) = patient.ask(_LAPSED.format(table=table), grace=grace)
         if count:
             yield Finding(
                 "lapsed-leases",
                 CRITICAL,
-                f"{count}{' or more' if count == 1000 else ''} {noun} are running under a lease that has lapsed, "
-                f"{first} among them: their workers are gone and nobody reaps.",
+                f"{_many(count, noun, f'{noun}s', 999)} running under a lease that has lapsed, {first} among them: "
+                f"nobody lives who renews it, and nobody reaps.",
                 f"overdue by up to {span(overdue)}",
                 "Start workers without --no-reaper, or manage.py runreaper.",
             )
@@ -210,5 +210,6 @@ def probe_retention(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _count(number: int) -> str:
-    return f"{stats.COUNT_LIMIT:,}+" if number > stats.COUNT_LIMIT else f"{number:,}"
+def _many(number: int, one: str, several: str, limit: int = stats.COUNT_LIMIT) -> str:
+    count = f"{limit:,}+" if number > limit else f"{number:,}"
+    return f"{count} {one if number == 1 else several}"

@@ -10,11 +10,18 @@ from typing import Any
 
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import at, many, span
-from pgjobs.health.workers import NEVER_SERVED, WorkerRow
+from pgjobs.health.workers import NEVER_SERVED, WorkerRow, supervisors
 from pgjobs.queue.pauses import QUEUE, TYPE
 from pgjobs.redaction import redacted_text
 
 OK, FAIL, INFO = "ok", "fail", "info"
+
+# Jobs and executions share the processes.
+_SUSPECTS = " UNION ALL ".join(
+    f"""(SELECT t.lease_owner FROM {table} AS t WHERE t.status = 'running' AND t.crash_count > 0
+         ORDER BY t.lease_owner, t.id LIMIT 100)"""  # noqa: S608 - two names
+    for table in ("pgjobs_job", "pgjobs_execution")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,13 @@ class Why:
         }
 
 
-def pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
+def open_checks(row: Any, name: str, facts: Facts) -> Iterator[Check]:
+    """What may keep a row whose type is ``name`` from being claimed: a pause, or that nobody is there."""
+    yield from _pause_checks(row.queue, name, facts)
+    yield from _worker_checks(row.queue, name, facts)
+
+
+def _pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     """The pauses that people have laid on its queue and its type."""
     for pause in facts.pauses:
         if (pause.kind, pause.name) in ((QUEUE, queue), (TYPE, name)):
@@ -95,7 +108,7 @@ def pause_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     yield Check(OK, "neither its queue nor its type is paused")
 
 
-def worker_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
+def _worker_checks(queue: str, name: str, facts: Facts) -> Iterator[Check]:
     """Whether somebody is there to run it, and turns."""
     workers = facts.serving(queue)
     if not workers:
@@ -141,18 +154,30 @@ def running_checks(row: Any, since: dt.datetime | None, attempt: str, facts: Fac
         )
 
 
-def suspect_checks(row: Any, sql: str, facts: Facts) -> Iterator[Check]:
-    """The processes that run nothing else, for which rows wait whose worker died. ``sql`` counts those taken."""
+def suspect_checks(row: Any, facts: Facts) -> Iterator[Check]:
+    """The processes that run nothing else, for which rows wait whose worker died; each runworkers has its own."""
     if not row.crash_count:
         return
-    limit = facts.settings.isolated_processes
-    ((running,),) = facts.reader.ask(sql)
+    there = {worker.name: worker for worker in facts.workers}
+    alone = {owner for (owner,) in facts.reader.ask(_SUSPECTS)}
+    taken = sum(owner not in there or there[owner].serves(row.queue) for owner in alone)
+    each = facts.settings.isolated_processes
+    groups = max(supervisors(facts.serving(row.queue)), 1)
+    share = f" ({each} of each of {groups} runworkers)" if groups > 1 else ""
     yield Check(
-        FAIL if running >= limit else INFO,
-        f"Its worker died {times(row.crash_count)}, so it runs alone in its process: {running} of the "
-        f"{limit} processes for suspects of each runworkers are taken.",
+        FAIL if taken >= each * groups else INFO,
+        f"Its worker died {times(row.crash_count)}, so it runs alone in its process: {taken} of the "
+        f"{each * groups} processes for suspects are taken{share}.",
         "suspect",
     )
+
+
+def archived(kind: str, row: Any, name: str, queue: str, end: str) -> Why:
+    """Of a row that is in the archive alone. ``end`` says what it does no more."""
+    told = (
+        f"It is {row.status} since {row.completed_at:%Y-%m-%d %H:%M:%S} and was archived; it {end} no more."
+    )
+    return Why(kind, row.pk, name, queue, row.status, row.completed_at, None, [Check(INFO, told)])
 
 
 def times(number: int) -> str:

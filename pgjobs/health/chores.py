@@ -16,7 +16,8 @@ from pgjobs.queue.rollups import LIFETIME
 _MOST = 200
 
 _PROCESSES = f"""
-SELECT statement_timestamp(), figures.minute, worker.* FROM (
+SELECT statement_timestamp(), figures.minute, EXISTS (SELECT 1 FROM pgjobs_execution WHERE status = 'waiting'),
+       worker.* FROM (
     SELECT max(minute) AS minute FROM pgjobs_minute WHERE minute > '{LIFETIME}') AS figures
 LEFT JOIN LATERAL (
     SELECT name, version, code_version, COALESCE(runtime::text, 'null'), COALESCE(chores::text, 'null'), last_done_at,
@@ -52,6 +53,8 @@ class Processes:
     newest_minute: dt.datetime | None
     """The last minute in which anything was counted."""
     live: list[Process]
+    waiting: bool = False
+    """Whether an execution of a workflow waits."""
     reapers: list[Process] = field(default_factory=list)
     """Each ``runreaper``, which is no worker."""
 
@@ -70,10 +73,10 @@ class Chore:
 def read_processes(reader: Reader) -> Processes:
     """All live workers, at most 200."""
     found = reader.ask(_PROCESSES, silence=get_settings().lease_seconds, most=_MOST)
-    clock, minute = found[0][:2]
-    there = [row for row in found if row[2] is not None]
-    live, reapers = ([_process(*row[2:-1]) for row in there if row[-1] is alone] for alone in (False, True))
-    return Processes(clock, minute, live, reapers)
+    clock, minute, waiting = found[0][:3]
+    there = [row for row in found if row[3] is not None]
+    live, reapers = ([_process(*row[3:-1]) for row in there if row[-1] is alone] for alone in (False, True))
+    return Processes(clock, minute, live, waiting, reapers)
 
 
 def _process(name: str, version: str, code: str, runtime: str, chores: str, done_at: Any) -> Process:
@@ -111,7 +114,7 @@ def chores(seen: Processes) -> Iterator[Chore]:
         "sweeper",
         "Waits of workflows",
         60 + waits,
-        absent=Chore("Waits of workflows", "ok", "No live worker carries workflows, so nobody looks."),
+        absent=_nobody_sweeps(seen),
     )
     yield _pruner(seen, settings, 120 + waits)
     yield _figures(seen)
@@ -129,10 +132,14 @@ def _one(
 ) -> Chore:
     doers = [*seen.live, *also]
     if not doers:
-        return Chore(title, "unknown", "No live worker does it.", "Start one: manage.py runworkers.")
+        return _undone(title)
     if all(each.chores is None for each in doers):
         return Chore(title, "unknown", "The live workers are of a version that does not say.")
     done = [(each.chores[name], each.name) for each in doers if each.chores and name in each.chores]
+    if not done and any(each.chores is None for each in doers):
+        return Chore(
+            title, "unknown", "No live worker says that it does it; some are of a version that says nothing."
+        )
     if not done:
         return absent
     at, who = max(done)
@@ -142,6 +149,22 @@ def _one(
         cure = "See the log of that worker: it does its chores between two claims."
         return Chore(title, "fail", f"Last done {span(age)} ago {by}.", cure)
     return Chore(title, "ok", f"Done {span(age)} ago {by}.")
+
+
+def _undone(title: str) -> Chore:
+    return Chore(title, "unknown", "No live worker does it.", "Start one: manage.py runworkers.")
+
+
+def _nobody_sweeps(seen: Processes) -> Chore:
+    title = "Waits of workflows"
+    if not seen.waiting:
+        return Chore(title, "ok", "No live worker carries workflows, and no execution waits.")
+    return Chore(
+        title,
+        "warn",
+        "Executions wait, and no live worker carries workflows: what is due is not woken.",
+        "Start a worker with the code of the workflows: manage.py runworkers.",
+    )
 
 
 def _pruner(seen: Processes, settings: Settings, limit: float) -> Chore:
@@ -155,6 +178,8 @@ def _pruner(seen: Processes, settings: Settings, limit: float) -> Chore:
 def _figures(seen: Processes) -> Chore:
     """Figures are written when there is something to count, so their age alone says nothing."""
     title, newest = "Statistics", seen.newest_minute
+    if not seen.live:
+        return _undone(title)
     ends = [each.last_done_at for each in seen.live if each.last_done_at]
     told = ""
     if newest:  # the session may be in another zone

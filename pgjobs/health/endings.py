@@ -17,6 +17,8 @@ LEAST_DEAD, TIMES_USUAL = 10, 10
 _SAMPLE = 300  # jobs of the last hour, of either status, that are told apart by cause
 _LOOKED = 1_000  # the same where what somebody knows of must be passed over
 _CAUSES = 20
+OVERDUE_LIMIT = 1_000
+"""Waits past their time that are looked at, the oldest."""
 _HEAD = 100  # rows at the head of a queue: what nobody claims stays there
 
 _LATELY = """
@@ -57,16 +59,38 @@ SELECT job_type, count(*) FILTER (WHERE fingerprint = ANY(%(known)s::text[]))::f
     ORDER BY t.completed_at DESC LIMIT %(looked)s) AS lately
 WHERE job_type = ANY(%(job_types)s::text[]) GROUP BY job_type"""
 
+# Few types die much: what is usual is asked for those alone. It is of whole hours that are added up, and of the minutes
+# before the first of them, and after the last that ended before the last hour began.
 _DEAD_RATES = f"""
-SELECT job_type, min(queue), lately, usual FROM (
-    SELECT job_type, min(queue) AS queue,
-           COALESCE(sum(dead) FILTER (WHERE minute > statement_timestamp() - interval '1 hour'), 0)::bigint AS lately,
-           (COALESCE(sum(dead) FILTER (WHERE minute <= statement_timestamp() - interval '1 hour'), 0) / 24)::float8
-               AS usual
-    FROM pgjobs_minute WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
-    GROUP BY job_type
-) AS each WHERE usual > 0 AND lately >= {LEAST_DEAD} AND lately > {TIMES_USUAL} * usual
-GROUP BY job_type, lately, usual ORDER BY lately DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
+WITH lately AS MATERIALIZED (
+    SELECT job_type, min(queue) AS queue, sum(dead)::bigint AS jobs FROM pgjobs_minute
+    WHERE minute > statement_timestamp() - interval '1 hour' AND dead > 0
+    GROUP BY job_type HAVING sum(dead) >= {LEAST_DEAD}
+),
+kept AS MATERIALIZED (
+    SELECT min(hour) AS from_hour, CASE WHEN max(hour) IS NOT NULL THEN LEAST(
+        max(hour) + interval '1 hour',
+        date_bin('1 hour', statement_timestamp() - interval '1 hour', 'epoch')) END AS to_hour
+    FROM pgjobs_hour WHERE hour > statement_timestamp() - interval '25 hours' AND EXISTS (SELECT FROM lately)
+),
+before AS (
+    SELECT job_type, dead FROM pgjobs_hour
+    WHERE hour >= (SELECT from_hour FROM kept) AND hour < (SELECT to_hour FROM kept) AND dead > 0
+    UNION ALL
+    SELECT job_type, dead FROM pgjobs_minute
+    WHERE minute > statement_timestamp() - interval '25 hours' AND dead > 0
+      AND minute < (SELECT LEAST(from_hour, statement_timestamp() - interval '1 hour' + interval '1 us') FROM kept)
+    UNION ALL
+    SELECT job_type, dead FROM pgjobs_minute
+    WHERE minute >= (SELECT GREATEST(from_hour, to_hour) FROM kept) AND dead > 0
+      AND minute <= statement_timestamp() - interval '1 hour'
+)
+SELECT * FROM (
+    SELECT lately.job_type, lately.queue, lately.jobs, (sum(before.dead) / 24)::float8 AS usual
+    FROM lately JOIN before USING (job_type) WHERE EXISTS (SELECT FROM lately)
+    GROUP BY lately.job_type, lately.queue, lately.jobs
+) AS each WHERE usual > 0 AND jobs > {TIMES_USUAL} * usual
+ORDER BY jobs DESC, job_type LIMIT %(causes)s"""  # noqa: S608 - constants
 
 _UNKNOWN_TYPES = """
 SELECT named.queue, head.kind, head.name, count(*), min(head.available_at)
@@ -83,7 +107,8 @@ WHERE head.available_at <= statement_timestamp()
 GROUP BY named.queue, head.kind, head.name ORDER BY named.queue, head.name, head.kind"""
 
 _WORKFLOWS = f"""
-SELECT open.found, open.oldest, overdue.found, overdue.since, overdue.id, paused.found, paused.since, paused.id,
+SELECT open.found, open.oldest, overdue.found, overdue.since, overdue.id, overdue.others, overdue.others_since,
+       overdue.other_id, paused.found, paused.since, paused.id,
        left(first.pause_reason, {TEXT_READ}), first.workflow_name,
        CASE WHEN pg_column_size(first.input) <= {PAYLOAD_READ} THEN first.input END
 FROM (SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_wait AS t
@@ -91,11 +116,14 @@ FROM (SELECT (SELECT count(*) FROM (SELECT 1 FROM pgjobs_wait AS t
                                     ORDER BY t.created_at LIMIT %(most)s) AS counted) AS found,
              (SELECT min(created_at) FROM pgjobs_wait
               WHERE resolved_at IS NULL AND kind = 'approval') AS oldest) AS open
-CROSS JOIN (SELECT count(*) AS found, min(wake_at) AS since, min(execution_id) AS id FROM (
-        SELECT t.kind, t.wake_at, t.execution_id FROM pgjobs_wait AS t
+CROSS JOIN (SELECT count(*) FILTER (WHERE asked) AS found, min(wake_at) FILTER (WHERE asked) AS since,
+                   (array_agg(execution_id ORDER BY wake_at, id) FILTER (WHERE asked))[1] AS id,
+                   count(*) FILTER (WHERE NOT asked) AS others, min(wake_at) FILTER (WHERE NOT asked) AS others_since,
+                   (array_agg(execution_id ORDER BY wake_at, id) FILTER (WHERE NOT asked))[1] AS other_id FROM (
+        SELECT t.kind = 'approval' AS asked, t.wake_at, t.execution_id, t.id FROM pgjobs_wait AS t
         WHERE t.resolved_at IS NULL AND t.wake_at IS NOT NULL
           AND t.wake_at < statement_timestamp() - make_interval(secs => %(grace)s)
-        ORDER BY t.wake_at, t.id LIMIT 1000) AS due WHERE kind = 'approval') AS overdue
+        ORDER BY t.wake_at, t.id LIMIT {OVERDUE_LIMIT} + 1) AS due) AS overdue
 CROSS JOIN (SELECT count(*) AS found, min(updated_at) AS since, (array_agg(id ORDER BY updated_at))[1] AS id FROM (
         SELECT t.id, t.updated_at FROM pgjobs_execution AS t
         WHERE t.status = 'paused' ORDER BY t.created_at LIMIT 1000) AS held) AS paused
@@ -164,6 +192,11 @@ class WorkflowTrouble:
     overdue: int
     overdue_since: dt.datetime | None
     overdue_id: int | None
+    waits: int
+    """Other waits past their time; these and the approvals together are counted up to ``OVERDUE_LIMIT``."""
+    waits_since: dt.datetime | None
+    waits_id: int | None
+    """An execution, as the other two."""
     paused: int
     paused_since: dt.datetime | None
     paused_id: int | None

@@ -11,12 +11,11 @@ from django.db import Error
 from pgjobs.conf import get_settings
 from pgjobs.connections import drop, is_outage, migration, sqlstate
 from pgjobs.exceptions import UnknownName
-from pgjobs.health import rules, rules_of_ends
+from pgjobs.health import rules, rules_of_ends, work, workers
 from pgjobs.health.facts import Facts
 from pgjobs.health.reading import TIMEOUT, Reader
 from pgjobs.health.rules import Rule
 from pgjobs.health.verdict import CODES, Problem, Verdict, ranked
-from pgjobs.health.work import LANES
 from pgjobs.queue import names
 
 RULES: Mapping[str, Rule] = {
@@ -30,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     "UNKNOWN_TYPES": rules.unknown_types,
     "PAUSED_EXECUTIONS": rules_of_ends.paused_executions,
     "APPROVAL_OVERDUE": rules_of_ends.approval_overdue,
+    "WAIT_OVERDUE": rules_of_ends.wait_overdue,
     "PAUSED": rules.paused,
     "WORKER_SILENT": rules.worker_silent,
     "VERSION_SKEW": rules.version_skew,
@@ -41,6 +41,17 @@ RULES: Mapping[str, Rule] = {
 
 OF_WAITING = {"NO_WORKER", "STALLED", "LATE", "UNKNOWN_TYPES"}
 """Rules that go through what waits, queue by queue."""
+OF_WORKERS = {
+    "NO_WORKER",
+    "STALLED",
+    "WEDGED",
+    "UNKNOWN_TYPES",
+    "WORKER_SILENT",
+    "VERSION_SKEW",
+    "STATS_STALE",
+}
+OF_HELD = {"STALLED", "LEASE_LOST"}
+"""Rules that go through the workers, and through what runs."""
 
 
 def examine(*, using: str | None = None) -> Verdict:
@@ -72,12 +83,23 @@ def judge(facts: Facts) -> Verdict:
             continue
         try:
             problems += list(rule(facts))  # whole, or not at all
-            if code in OF_WAITING and facts.waiting_is_cut:
-                unknown[code] = f"more than {LANES:,} queues and priorities wait; the rest was not looked at"
+            if more := _not_looked_at(code, facts):
+                unknown[code] = f"more than {more}; the rest was not looked at"
         except Error as error:
             unknown[code] = told(error, facts.reader.using)
             gone = _away(error, facts)
     return Verdict(checked_at, ranked(problems), unknown)
+
+
+def _not_looked_at(code: str, facts: Facts) -> str:
+    """What there is more of than the rule has seen; empty when it has seen all."""
+    if code in OF_WAITING and facts.waiting_is_cut:
+        return f"{work.LANES:,} queues and priorities wait"
+    if code in OF_WORKERS and facts.workers_are_cut:
+        return f"{workers.MOST:,} workers are alive, or were an hour ago"
+    if code in OF_HELD and facts.held_is_cut:
+        return f"{work.RUNNING:,} jobs or executions run"
+    return ""
 
 
 def narrowed(

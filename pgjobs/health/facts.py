@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.db import Error
 
 from pgjobs.conf import Settings, get_settings
-from pgjobs.health import endings, work
+from pgjobs.health import endings, work, workers
 from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow, read_workers, serving
 from pgjobs.queue.models import QueuePause
@@ -53,6 +54,12 @@ class Facts:
         return self._workers[1]
 
     @property
+    def workers_are_cut(self) -> bool:
+        """Whether there are more of those that are alive, or were an hour ago, than were read."""
+        last = self.workers[-1] if len(self.workers) >= workers.MOST else None
+        return last is not None and last.stopped_at is None and last.heartbeat_age < dt.timedelta(hours=1)
+
+    @property
     def waiting(self) -> dict[str, work.Waiting]:
         """What waits, by queue."""
         return self._waiting[0]
@@ -66,6 +73,14 @@ class Facts:
     def held(self) -> list[work.Held]:
         """What runs."""
         return self._held_and_dead[0]
+
+    @property
+    def held_is_cut(self) -> bool:
+        """Whether more runs than was looked at."""
+        running = Counter[str]()
+        for each in self.held:
+            running[each.kind] += each.running
+        return max(running.values(), default=0) >= work.RUNNING
 
     @property
     def newest_minute(self) -> dt.datetime | None:
@@ -107,8 +122,8 @@ class Facts:
         return [name for name, each in self.standing.items() if each.holds]
 
     @property
-    def dead(self) -> tuple[int, int]:
-        """Dead and failed jobs, in all and of the last hour."""
+    def dead(self) -> work.Dead:
+        """Dead and failed jobs, in all and of late."""
         return self._held_and_dead[1]
 
     @property
@@ -123,7 +138,8 @@ class Facts:
     def workflows(self) -> endings.WorkflowTrouble:
         """Approvals and paused executions."""
         most = COUNT_LIMIT + 1 if self.far else 1
-        return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=30, most=most))
+        grace = 30 + 2 * self.settings.idle_poll_seconds
+        return self._once("workflows", lambda: endings.read_workflows(self.reader, grace=grace, most=most))
 
     @property
     def stuck_bulks(self) -> list[endings.StuckBulk]:
@@ -183,7 +199,7 @@ class Facts:
         return self._once("rates_and_arrivals", lambda: work.read_rates_and_arrivals(self.reader))
 
     @property
-    def _held_and_dead(self) -> tuple[list[work.Held], tuple[int, int]]:
+    def _held_and_dead(self) -> tuple[list[work.Held], work.Dead]:
         most = self.settings.dead_alert + 1
         return self._once(
             "held_and_dead",

@@ -33,6 +33,9 @@ class Totals:
     capacity: int
     done_per_minute: float
     failed_share: float | None
+    """Of the attempts of the last minutes; None when there were none, or not all that ended badly are counted."""
+    uncounted: int
+    """Jobs that ended badly in those minutes and are in no figure, such as those that a reaper buried."""
     dead: int
     """Dead and failed jobs that nobody has discarded; one above ``DEAD_ALERT`` means "and more"."""
     dead_last_hour: int
@@ -132,7 +135,8 @@ def _worker(row: WorkerRow) -> dict[str, Any]:
 def _totals(facts: Facts, queues: list[QueueRow]) -> Totals:
     rates = facts.rates.values()
     attempts = sum(rate.attempts for rate in rates)
-    dead, lately = facts.dead
+    bad = sum(rate.failed + rate.dead for rate in rates)
+    uncounted = max(facts.dead.last_minutes - bad, 0)
     return Totals(
         ready=min(sum(row.ready for row in queues), COUNT_LIMIT + 1),
         later=min(sum(row.later for row in queues), COUNT_LIMIT + 1),
@@ -141,9 +145,10 @@ def _totals(facts: Facts, queues: list[QueueRow]) -> Totals:
         running=sum(held.running for held in facts.held),
         capacity=sum(worker.slots for worker in facts.workers if worker.is_serving),
         done_per_minute=sum(rate.done_per_minute for rate in rates),
-        failed_share=(attempts - sum(rate.done for rate in rates)) / attempts if attempts else None,
-        dead=dead,
-        dead_last_hour=lately,
+        failed_share=None if uncounted or not attempts else 1 - sum(rate.done for rate in rates) / attempts,
+        uncounted=uncounted,
+        dead=facts.dead.total,
+        dead_last_hour=facts.dead.last_hour,
         approvals=facts.workflows.approvals,
         oldest_approval_at=facts.workflows.oldest_approval_at,
     )

@@ -6,6 +6,7 @@ import datetime as dt
 import shlex
 from collections.abc import Iterator
 
+from pgjobs.health.endings import OVERDUE_LIMIT
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import counted, many, span
 from pgjobs.health.verdict import Problem
@@ -76,7 +77,7 @@ def _cure(fingerprint: str) -> str:
 
 def dead_total(facts: Facts) -> Iterator[Problem]:
     """A heap that nobody looks at."""
-    total, lately = facts.dead
+    total, lately = facts.dead.total, facts.dead.last_hour
     limit = facts.settings.dead_alert
     if total > limit:
         yield Problem(
@@ -93,7 +94,7 @@ def approval_overdue(facts: Facts) -> Iterator[Problem]:
     if found.overdue and found.overdue_since:
         yield Problem(
             "APPROVAL_OVERDUE",
-            f"{many(found.overdue, 'approval')} past their time, the first for "
+            f"{many(found.overdue, 'approval', OVERDUE_LIMIT)} past their time, the first for "
             f"{span(facts.clock - found.overdue_since)} (execution {found.overdue_id}); the time-out that was declared "
             f"has not been carried out.",
             "Start a worker that knows the workflow, and see whether its execution is paused; or decide.",
@@ -101,6 +102,22 @@ def approval_overdue(facts: Facts) -> Iterator[Problem]:
             "",
             "execution",
             str(found.overdue_id),
+        )
+
+
+def wait_overdue(facts: Facts) -> Iterator[Problem]:
+    """Sleeps, retries and time-outs whose time has come, and that no worker ends."""
+    found = facts.workflows
+    if found.waits and found.waits_since:
+        yield Problem(
+            "WAIT_OVERDUE",
+            f"{many(found.waits, 'wait', OVERDUE_LIMIT)} of workflows past their time, the first for "
+            f"{span(facts.clock - found.waits_since)} (execution {found.waits_id}): no worker has ended them.",
+            "Start a worker with the code of the workflows; where one lives, see its log.",
+            found.waits_since,
+            "",
+            "execution",
+            str(found.waits_id),
         )
 
 

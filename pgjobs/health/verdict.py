@@ -34,6 +34,10 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "UNKNOWN_TYPES": (Severity.WARNING, "due work of types that no live worker of its queue knows"),
     "PAUSED_EXECUTIONS": (Severity.WARNING, "workflow executions are paused until a person resumes them"),
     "APPROVAL_OVERDUE": (Severity.WARNING, "approvals are past their time and nobody has resolved them"),
+    "WAIT_OVERDUE": (
+        Severity.WARNING,
+        "sleeps and time-outs of workflows are due and no worker has ended them",
+    ),
     "PAUSED": (Severity.NOTE, "a queue or a job type is paused"),
     "WORKER_SILENT": (Severity.WARNING, "a worker went silent in the last hour without a goodbye"),
     "VERSION_SKEW": (

@@ -12,11 +12,11 @@ from pgjobs.health.answer import (
     OK,
     Check,
     Why,
-    pause_checks,
+    archived,
+    open_checks,
     running_checks,
     suspect_checks,
     times,
-    worker_checks,
 )
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import at, counted, span
@@ -36,9 +36,6 @@ SELECT count(*) FILTER (WHERE available_at <= statement_timestamp()), count(*) F
     ORDER BY t.priority, t.available_at, t.id LIMIT %(most)s) AS ahead"""
 
 _KEY = "SELECT job_id, produced_by FROM pgjobs_jobresult WHERE idempotency_key = %(key)s"
-_SUSPECTS = """
-SELECT count(*) FROM (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'running' AND t.crash_count > 0
-                      ORDER BY t.lease_owner, t.id LIMIT 100) AS alone"""
 
 
 def why(pk: int, *, using: str | None = None) -> Why | None:
@@ -47,8 +44,10 @@ def why(pk: int, *, using: str | None = None) -> Why | None:
     with Reader(using) as reader:
         job = reader.within(lambda: Job._base_manager.using(using).filter(pk=pk).first())
         if job is None:
-            archived = reader.within(lambda: find_job(pk))
-            return _archived(archived) if isinstance(archived, ArchivedJob) else None
+            old = reader.within(lambda: find_job(pk))
+            if not isinstance(old, ArchivedJob):
+                return None
+            return archived("job", old, old.job_type, old.queue, "runs")
         facts = Facts(reader)
         if job.status != JobStatus.PENDING:
             return _settled(job, facts)
@@ -68,15 +67,6 @@ def why(pk: int, *, using: str | None = None) -> Why | None:
 def _answer(job: Job, since: dt.datetime | None, facts: Facts, checks: list[Check]) -> Why:
     age = facts.clock - since if since else None
     return Why("job", job.pk, job.job_type, job.queue, job.status, since, age, checks)
-
-
-def _archived(job: ArchivedJob) -> Why:
-    sentence = (
-        f"It is {job.status} since {job.completed_at:%Y-%m-%d %H:%M:%S} and was archived; it runs no more."
-    )
-    return Why(
-        "job", job.pk, job.job_type, job.queue, job.status, job.completed_at, None, [Check(INFO, sentence)]
-    )
 
 
 def _settled(job: Job, facts: Facts) -> Why:
@@ -163,10 +153,9 @@ def _note(job: Job) -> str:
 
 
 _PARTS: tuple[Callable[[Job, Facts], Iterator[Check]], ...] = (
-    lambda job, facts: pause_checks(job.queue, job.job_type, facts),
-    lambda job, facts: worker_checks(job.queue, job.job_type, facts),
+    lambda job, facts: open_checks(job, job.job_type, facts),
     _time_checks,
-    lambda job, facts: suspect_checks(job, _SUSPECTS, facts),
+    suspect_checks,
     _key_checks,
     _line_checks,
 )

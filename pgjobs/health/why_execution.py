@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.db import Error
+
 from pgjobs.conf import get_settings
 from pgjobs.health.answer import (
     FAIL,
@@ -15,17 +17,18 @@ from pgjobs.health.answer import (
     OK,
     Check,
     Why,
-    pause_checks,
+    archived,
+    open_checks,
     running_checks,
     suspect_checks,
     times,
-    worker_checks,
 )
 from pgjobs.health.facts import Facts
 from pgjobs.health.phrases import at, counted, many, span
 from pgjobs.health.reading import Reader
 from pgjobs.redaction import redacted_text
 from pgjobs.workflows.approvals import DEFAULT_PERMISSION
+from pgjobs.workflows.deciders import Doubt, doubt
 from pgjobs.workflows.models import ArchivedExecution, Execution
 from pgjobs.workflows.states import TERMINAL, ExecutionStatus, OnTimeout, WaitKind
 
@@ -62,10 +65,6 @@ SELECT count(*) FROM (
     WHERE t.status = 'enqueued' AND t.crash_count = 0 AND t.queue = %(queue)s
       AND (t.priority, t.available_at, t.id) < (%(priority)s::smallint, %(at)s::timestamptz, %(id)s::bigint)
     ORDER BY t.priority, t.available_at, t.id LIMIT %(most)s) AS ahead"""
-
-_SUSPECTS = """
-SELECT count(*) FROM (SELECT 1 FROM pgjobs_execution AS t WHERE t.status = 'running' AND t.crash_count > 0
-                      ORDER BY t.lease_owner, t.id LIMIT 100) AS alone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,31 +107,14 @@ def why_execution(pk: int, *, using: str | None = None) -> Why | None:
         row = reader.within(lambda: Execution._base_manager.using(using).filter(pk=pk).first())
         if row is None:
             old = ArchivedExecution._base_manager.using(using).defer("story")
-            return _archived(reader.within(lambda: old.filter(pk=pk).first()))
+            found = reader.within(lambda: old.filter(pk=pk).first())
+            return archived("execution", found, found.workflow_name, "", "goes on") if found else None
         facts = Facts(reader)
         checks = list(_checks(row, facts))
         since = row.completed_at or row.updated_at
         return Why(
             "execution", row.pk, row.workflow_name, row.queue, row.status, since, facts.clock - since, checks
         )
-
-
-def _archived(row: ArchivedExecution | None) -> Why | None:
-    if row is None:
-        return None
-    sentence = (
-        f"It is {row.status} since {row.completed_at:%Y-%m-%d %H:%M:%S} and was archived; it goes on no more."
-    )
-    return Why(
-        "execution",
-        row.pk,
-        row.workflow_name,
-        "",
-        row.status,
-        row.completed_at,
-        None,
-        [Check(INFO, sentence)],
-    )
 
 
 def _checks(row: Execution, facts: Facts) -> Iterator[Check]:
@@ -147,8 +129,7 @@ def _checks(row: Execution, facts: Facts) -> Iterator[Check]:
     if row.status == ExecutionStatus.PAUSED:
         yield _paused(row)
     yield from _waits(row, facts)
-    yield from pause_checks(row.queue, row.workflow_name, facts)
-    yield from worker_checks(row.queue, row.workflow_name, facts)
+    yield from open_checks(row, row.workflow_name, facts)
     if row.status == ExecutionStatus.ENQUEUED:
         yield from _turn(row, facts)
 
@@ -193,7 +174,7 @@ def _turn(row: Execution, facts: Facts) -> Iterator[Check]:
         why = f": its worker died {times(row.crash_count)}" if row.crash_count else ""
         yield Check(FAIL, f"Its turn comes at {at(row.available_at)}, in {span(left)}{why}.", "time")
         return
-    yield from suspect_checks(row, _SUSPECTS, facts)
+    yield from suspect_checks(row, facts)
     workers = facts.serving(row.queue)
     if row.crash_count or not workers:
         return
@@ -249,7 +230,7 @@ def _wait(row: Execution, wait: _Open, facts: Facts) -> Check:
     waited = f"It has waited {span(facts.clock - wait.since)} in {step!r} for"
     gives_up = f"; it gives up in {left}, at {at(ends)}" if ends else ""
     if wait.kind == WaitKind.APPROVAL:
-        return _approval(row, wait, f"{waited} a decision on {_text(row, wait.name)!r}", left)
+        return _approval(row, wait, facts, left)
     if wait.kind == WaitKind.SIGNAL:
         name = _text(row, wait.name)
         cure = "send it: the button of its page, or execution.signal(name, payload)"
@@ -266,15 +247,27 @@ def _wait(row: Execution, wait: _Open, facts: Facts) -> Check:
     return Check(FAIL, f"{doing} until {at(ends)}, another {left}." if ends else f"{doing}.", "time")
 
 
-def _approval(row: Execution, wait: _Open, waited: str, left: str) -> Check:
+def _approval(row: Execution, wait: _Open, facts: Facts, left: str) -> Check:
+    asked = f"It has waited {span(facts.clock - wait.since)} in {wait.step!r} for a decision on"
+    waited = f"{asked} {_text(row, wait.name)!r}, by {wait.asked}"
     comes_to = _COMES_TO.get(wait.on_timeout, "a timeout")
-    return Check(
-        FAIL,
-        f"{waited}, by {wait.asked}" + (f"; undecided it is {comes_to} in {left}." if left else "."),
-        "approval",
-        str(wait.id),
-        f"manage.py pgjobs_approve {wait.id} --approve --user NAME, or --reject --reason WHY",
-    )
+    until = f"; undecided it is {comes_to} in {left}" if left else ""
+    wrong = _doubt(wait, facts)
+    cure = f"manage.py pgjobs_approve {wait.id} --approve --user NAME, or --reject --reason WHY"
+    if wrong and wrong.nobody:
+        cure = f"mend what the names stand for, or as a superuser: {cure}"
+    told = f"{waited}{until}{f'. But {wrong}' if wrong else ''}."
+    return Check(FAIL, told, "approval", str(wait.id), cure)
+
+
+def _doubt(wait: _Open, facts: Facts) -> Doubt | None:
+    """Whether anybody can decide; None also where that cannot be read."""
+    try:
+        return facts.reader.within(
+            lambda: doubt(wait.permission, json.loads(wait.groups), json.loads(wait.users))
+        )
+    except Error:
+        return None
 
 
 def _on_target(sentence: str, wait: _Open) -> Check:

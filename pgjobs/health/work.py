@@ -15,9 +15,11 @@ RATE_MINUTES = 5
 LANES = 1_000
 """Lanes of each kind that are looked at. Where there are more, what is said of queues is not the whole."""
 _QUEUES = 4 * LANES  # no fewer than the lanes can have, those of suspects and of recent ends among them
-_RUNNING = 10_000
+RUNNING = 10_000
+"""Running rows of each kind that are looked at."""
 LATELY_LIMIT = 500
 """Dead and failed jobs of the last hour are counted so far."""
+_BEHIND = 30  # seconds by which the figures may lag behind the rows
 _NEWEST = 1_000
 
 _TABLES = (("job", "pgjobs_job", "pending"), ("execution", "pgjobs_execution", "enqueued"))
@@ -90,7 +92,17 @@ SELECT 'dead', '',
             (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
                AND t.completed_at > statement_timestamp() - interval '1 hour'
              ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS recent),
-       NULL, NULL"""
+       NULL,
+       (SELECT count(*) FROM (
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'dead' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - make_interval(mins => %(minutes)s)
+               AND t.completed_at < statement_timestamp() - make_interval(secs => %(behind)s)
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)
+            UNION ALL
+            (SELECT 1 FROM pgjobs_job AS t WHERE t.status = 'failed' AND t.discarded_at IS NULL
+               AND t.completed_at > statement_timestamp() - make_interval(mins => %(minutes)s)
+               AND t.completed_at < statement_timestamp() - make_interval(secs => %(behind)s)
+             ORDER BY t.completed_at DESC LIMIT %(lately)s)) AS settled)"""
 _HELD_AND_DEAD = _of_both(_HELD, " UNION ALL ") + " UNION ALL " + _DEAD
 
 # One row more than queues: the newest minute of all, also where none is recent.
@@ -156,6 +168,17 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Dead:
+    """Jobs that are dead or failed and not discarded, counted up to limits."""
+
+    total: int
+    last_hour: int
+    """One above ``LATELY_LIMIT`` means "and more"."""
+    last_minutes: int
+    """In the minutes of the rates, but for the last seconds, which may not be in them yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """What ended in one queue in the last minutes."""
 
@@ -196,15 +219,15 @@ def read_waiting(reader: Reader, *, most: int, most_later: int) -> tuple[dict[st
     return found, bool(parts and parts[0][-1])
 
 
-def read_held_and_dead(reader: Reader, *, grace: float, most_dead: int) -> tuple[list[Held], tuple[int, int]]:
+def read_held_and_dead(reader: Reader, *, grace: float, most_dead: int) -> tuple[list[Held], Dead]:
     """What runs, by kind and queue, and how many jobs are dead or failed and not discarded.
 
-    ``grace`` seconds after its end a lease counts as lapsed. The dead are counted up to ``most_dead``, and those of the
-    last hour up to one more than :data:`LATELY_LIMIT`.
+    ``grace`` seconds after its end a lease counts as lapsed. The dead are counted up to ``most_dead``.
     """
-    limits = {"most": _RUNNING, "most_dead": most_dead, "lately": LATELY_LIMIT + 1}
-    *held, (_, _, total, lately, _, _) = reader.ask(_HELD_AND_DEAD, grace=grace, **limits)
-    return [Held(*row) for row in held], (total, min(lately, LATELY_LIMIT + 1))
+    limits = {"most": RUNNING, "most_dead": most_dead, "lately": LATELY_LIMIT + 1}
+    times = {"grace": grace, "minutes": RATE_MINUTES, "behind": _BEHIND}
+    *held, (_, _, total, lately, _, minutes) = reader.ask(_HELD_AND_DEAD, **limits, **times)
+    return [Held(*row) for row in held], Dead(total, min(lately, LATELY_LIMIT + 1), minutes)
 
 
 def read_rates(reader: Reader) -> tuple[dt.datetime | None, dict[str, Rate]]:

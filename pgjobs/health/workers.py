@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +14,8 @@ from pgjobs.health.reading import Reader
 
 NEVER_SERVED = "None is known to have served it: does runworkers run, and is the name spelled right?"
 
-_MOST = 500
+MOST = 500
+"""Rows that are read."""
 _LATE = 2  # heartbeats
 SILENT = 3
 """After so many of its heartbeats a worker unheard of is called silent."""
@@ -94,7 +96,7 @@ class WorkerRow:
 
 def read_workers(reader: Reader) -> tuple[dt.datetime, list[WorkerRow]]:
     """The database's clock, and the workers: those that have not stopped first, then the latest."""
-    found = reader.ask(_WORKERS, most=_MOST)
+    found = reader.ask(_WORKERS, most=MOST)
     clock = found[0][0]
     return clock, [_worker(*row) for row in found if row[1] is not None]
 
@@ -111,3 +113,9 @@ def _worker(clock: dt.datetime, *values: Any) -> WorkerRow:
 def serving(workers: Iterable[WorkerRow], queue: str) -> list[WorkerRow]:
     """Those that are there to claim from that queue."""
     return [worker for worker in workers if worker.is_serving and worker.serves(queue)]
+
+
+def supervisors(workers: Iterable[WorkerRow]) -> int:
+    """At least so many ``runworkers`` have these: each names its children by their number in it, with dots around."""
+    numbers = Counter(parts[1] for worker in workers if len(parts := worker.name.rsplit(".", 2)) == 3)
+    return max((count for number, count in numbers.items() if number.isdigit()), default=0)

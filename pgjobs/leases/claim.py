@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from django.db import transaction
 
@@ -18,7 +18,7 @@ from pgjobs.connections import rows
 from pgjobs.leases.fence import by_key
 from pgjobs.leases.lanes import KNOWN_LANES, Position, all_lanes, literally, not_paused, table_of
 from pgjobs.leases.models import LeasedRow
-from pgjobs.leases.states import RUNNING
+from pgjobs.leases.states import RUNNING, Lease
 
 # Priorities are pulled one after another and only until the limit is met. Within one priority the lanes of
 # several queues are merged by available_at and id; rows locked there beyond the limit are free at commit.
@@ -102,6 +102,30 @@ def claim(
     if position is not None:
         position.note(found if len(found) == limit else [])
     return [row[_OWN_COLUMNS:] for row in found]
+
+
+class Asked(TypedDict):
+    """What a claim of any table is asked for; see :func:`claim`."""
+
+    owner: str
+    token: uuid.UUID
+    limit: int
+    lease_seconds: float
+    names: Sequence[str]
+    """The kinds of row that the caller has handlers for."""
+    queues: Sequence[str]
+    suspects: bool
+    sharing: NotRequired[bool]
+    position: NotRequired[Position | None]
+    using: str
+
+
+def leased(model: type[LeasedRow], columns: tuple[str, ...], asked: Asked) -> list[tuple[Any, ...]]:
+    """:func:`claim`, and of each row its lease and then ``columns``."""
+    named: dict[str, Any] = {**asked}
+    found = claim(model, kinds=named.pop("names"), columns=("leased.id", *columns), **named)
+    token, owner, label = asked["token"], asked["owner"], model.LEASE.label
+    return [(Lease(pk, token, owner, label), *rest) for pk, *rest in found]
 
 
 def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgjobs.health.errorgroup import WAITING, GroupDetail
 from pgjobs.health.errors import JOBS_COUNTED, ErrorGroup, ErrorGroups
-from pgjobs.health.phrases import counted
+from pgjobs.health.phrases import counted, many
 from pgjobs.management.screen import clean
 from pgjobs.queue.acknowledging import ErrorOutcome
 from pgjobs.queue.standing import OPEN, Standing
@@ -25,7 +25,7 @@ def line(group: ErrorGroup, found: ErrorGroups) -> str:
     state = "" if group.standing is None else f"  {known_of(group.standing)}"
     return (
         f"{name}  {group.error_class or 'error'} in {group.job_type} [{group.queue}]: {clean(group.message)[:100]}  "
-        f"{counted(group.jobs, JOBS_COUNTED)} jobs, {group.last_hour}{more} in the last hour, {first}{new}, "
+        f"{many(group.jobs, 'job', JOBS_COUNTED)}, {group.last_hour}{more} in the last hour, {first}{new}, "
         f"last {at_of(group.last_seen)}{state}"
     )
 

@@ -12,10 +12,12 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 from django.db import Error
 
 from pgjobs.conf import get_settings
@@ -32,6 +34,9 @@ SCHEMA = 1
 WRONG, SKIPPED, CANNOT_TELL, REFUSED = 1, 2, 3, 4
 """Exit codes beside 0: usage or a fault; some were skipped; the database cannot be asked; a conflict, or none done."""
 
+FOUND, MISUSED = 1, 2
+"""Of commands whose verdict is 1, so that wrong usage is not."""
+
 BEFOREHAND = " If it is new, start its workers first: manage.py runworkers --queues NAME."
 """How jobs come to a queue that is not there yet."""
 
@@ -40,18 +45,32 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 class OperatorParser(CommandParser):
-    """A parser, also of a subcommand, whose errors leave with the exit code of usage: argparse's own means a skip."""
+    """A parser, also of a subcommand, whose errors leave with the exit code of usage: argparse's own is a verdict."""
+
+    wrong = WRONG
+    """That exit code."""
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and leave."""
         if not self.called_from_command_line:
             super().error(message)
         self.print_usage(sys.stderr)
-        self.exit(WRONG, f"{self.prog}: error: {message}\n")
+        self.exit(self.wrong, f"{self.prog}: error: {message}\n")
 
 
 class DatabaseCommand(BaseCommand):
     """Tables that are not there end in their cure, and a reader who has left in silence; neither in a traceback."""
+
+    wrong = WRONG
+    """Exit code of wrong usage: one that no verdict of this command has."""
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Django's parser, which is made without being asked of which class."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.__class__ = OperatorParser
+        assert isinstance(parser, OperatorParser)
+        parser.wrong = self.wrong
+        return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run it."""
@@ -62,11 +81,13 @@ class DatabaseCommand(BaseCommand):
             with suppress(OSError):  # what is left in the buffer goes nowhere when the process ends
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(128 + signal.SIGPIPE)
+        except SystemCheckError as error:
+            error.returncode = self.wrong
+            raise
         except (Error, CommandError) as error:
-            cause = error.__cause__ if isinstance(error, CommandError) else error
-            if not isinstance(cause, Error) or not (told := migration(cause, get_settings().database)):
+            if not (told := _why_not(error)):
                 raise
-            raise CommandError(clean(told), returncode=CANNOT_TELL) from error
+            raise CommandError(told, returncode=CANNOT_TELL) from error
         return output
 
 
@@ -75,24 +96,12 @@ class OperatorCommand(DatabaseCommand):
 
     requires_system_checks = ["pgjobs"]
 
-    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Django's parser, which is made without being asked of which class."""
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
-        parser.__class__ = OperatorParser
-        return parser
-
     def handle(self, *args: Any, **options: Any) -> None:
         """Call :meth:`act`."""
         try:
             self.act(**options)
         except PgJobsError as error:
             raise CommandError(harmless(str(error)), returncode=WRONG) from error
-        except Exception as error:
-            if not is_outage(error):
-                raise
-            raise CommandError(
-                f"The database cannot be asked: {clean(error)}", returncode=CANNOT_TELL
-            ) from error
 
     def act(self, **options: Any) -> None:
         """What the command does."""
@@ -107,6 +116,14 @@ class OperatorCommand(DatabaseCommand):
         self.stdout.write(json.dumps({"schema": SCHEMA, **value}, default=str))
 
 
+def _why_not(error: Error | CommandError) -> str:
+    """That the database cannot be asked, where that is what is behind the error; empty for other errors."""
+    if isinstance(error, Error) and is_outage(error):
+        return f"The database cannot be asked: {clean(error)}"
+    cause = error.__cause__ if isinstance(error, CommandError) else error
+    return clean(migration(cause, get_settings().database)) if isinstance(cause, Error) else ""
+
+
 def check_migrated(verdict: Verdict) -> None:
     """Raises :class:`CommandError` where no rule could be looked at because the tables are not there: once for all."""
     whys = set(verdict.unknown.values())
@@ -118,7 +135,9 @@ def check_migrated(verdict: Verdict) -> None:
 def add_actor(parser: CommandParser | argparse.ArgumentParser, *, reason_required: bool = False) -> None:
     """``--user``, ``--reason`` and ``--json``."""
     parser.add_argument(
-        "--user", default="the command line", help="who does it; kept on the row and in the audit"
+        "--user",
+        metavar="USERNAME",
+        help="who does it, a user of this project; kept on the row and in the audit (default: the command line)",
     )
     required = "; must be given" if reason_required else ""
     parser.add_argument(
@@ -136,13 +155,38 @@ def check_name(option: str, kind: str, name: str | None, cure: str = "") -> None
         raise CommandError(harmless(f"{option}: {told}{cure}"), returncode=WRONG)
 
 
-def actor(user: str) -> Actor:
-    """Whoever is named, with the account of the shell beside it."""
+def subcommands(parser: CommandParser) -> Any:
+    """Where the subcommands of a command are added, one of which must be named."""
+    return parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=OperatorParser
+    )
+
+
+def user_named(name: str, cure: str = "") -> Any:
+    """The user of that name. Raises :class:`CommandError` where there is none: the audit would name nobody."""
+    model: Any = get_user_model()
+    try:
+        return model._default_manager.get_by_natural_key(name)
+    except model.DoesNotExist:
+        told = f"There is no user {name!r}. --user takes the {model.USERNAME_FIELD} of one that there is"
+        raise CommandError(harmless(f"{told}{cure}."), returncode=WRONG) from None
+
+
+def actor(user: str | None) -> Actor:
+    """The user that is named, or the command line; with the account of the shell beside it.
+
+    Raises :class:`CommandError` where there is no such user.
+    """
     try:
         account = getpass.getuser()
     except (KeyError, OSError):
         account = "unknown"  # an account without a name, as in some containers
-    return Actor(user, via="command", origin=f"{account}@{socket.gethostname()}")
+    who = (
+        Actor("the command line")
+        if user is None
+        else Actor.of(user_named(user, "; without it the command line acts"))
+    )
+    return replace(who, via="command", origin=f"{account}@{socket.gethostname()}")
 
 
 def duration(text: str) -> timedelta:
@@ -160,4 +204,4 @@ def exit_by(results: Iterable[str], verb: str) -> None:
     if not left:
         return
     code = REFUSED if "conflict" in told or left == len(told) else SKIPPED
-    raise CommandError(f"{left} of {len(told)} were left as they are ({verb}).", returncode=code)
+    raise CommandError(f"Left as before: {left} of {len(told)} ({verb}).", returncode=code)

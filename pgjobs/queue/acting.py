@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 
@@ -88,6 +88,40 @@ class JobVerb:
     """Whether jobs become claimable."""
     options: Mapping[str, Any] | None = None
     """What the person chose, for the audit."""
+
+
+class Plain(Protocol):
+    """A verb of which nothing may be chosen."""
+
+    def __call__(
+        self,
+        ids: Iterable[int],
+        *,
+        actor: Any,
+        reason: str = "",
+        expected: Expected | None = None,
+        audited: bool = True,
+    ) -> list[VerbOutcome]:
+        """Do it to jobs."""
+        ...
+
+
+def plain(verb: Callable[[], JobVerb]) -> Plain:
+    """The verb that ``verb`` describes, under its name and with its words."""
+
+    def act(
+        ids: Iterable[int],
+        *,
+        actor: Any,
+        reason: str = "",
+        expected: Expected | None = None,
+        audited: bool = True,
+    ) -> list[VerbOutcome]:
+        return perform(verb(), ids, actor=actor, reason=reason, expected=expected, audited=audited)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):  # not the signature, as wraps would
+        setattr(act, name, getattr(verb, name))
+    return act
 
 
 _HOLD = """

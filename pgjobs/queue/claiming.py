@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
+from typing import Unpack
 
-from pgjobs.leases.claim import claim
-from pgjobs.leases.lanes import Position
-from pgjobs.leases.states import Lease
+from pgjobs.leases.claim import Asked, leased
 from pgjobs.queue.attempts import ClaimedJob
 from pgjobs.queue.models import Job
 
 _COLUMNS = (
-    "leased.id",
     "leased.job_type",
     "leased.payload::text",
     "leased.attempt_count",
@@ -28,32 +24,6 @@ _COLUMNS = (
 )
 
 
-def claim_jobs(
-    *,
-    owner: str,
-    token: uuid.UUID,
-    limit: int,
-    lease_seconds: float,
-    names: Sequence[str],
-    queues: Sequence[str],
-    suspects: bool,
-    sharing: bool = False,
-    position: Position | None = None,
-    using: str,
-) -> list[ClaimedJob]:
+def claim_jobs(**asked: Unpack[Asked]) -> list[ClaimedJob]:
     """Claim up to ``limit`` due jobs, best first."""
-    found = claim(
-        Job,
-        owner=owner,
-        token=token,
-        limit=limit,
-        lease_seconds=lease_seconds,
-        kinds=names,
-        queues=queues,
-        suspects=suspects,
-        sharing=sharing,
-        position=position,
-        columns=_COLUMNS,
-        using=using,
-    )
-    return [ClaimedJob(Lease(pk, token, owner), *rest) for pk, *rest in found]
+    return list(map(ClaimedJob._make, leased(Job, _COLUMNS, asked)))

@@ -11,7 +11,7 @@ from pgjobs.conf import get_settings
 from pgjobs.connections import rows
 from pgjobs.exceptions import InvalidOption
 from pgjobs.leases.fence import LEASE_CLEARED, error_appended
-from pgjobs.queue.acting import Expected, Held, JobVerb, VerbOutcome, listed, perform
+from pgjobs.queue.acting import Expected, Held, JobVerb, VerbOutcome, listed, perform, plain
 from pgjobs.queue.authoring import JobOptions
 from pgjobs.queue.states import CANCELLABLE, DISCARDABLE, RELEASABLE, RETRYABLE, JobStatus
 
@@ -101,16 +101,10 @@ def retry(
     return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
 
 
-def cancel(
-    ids: Iterable[int],
-    *,
-    actor: Any,
-    reason: str = "",
-    expected: Expected | None = None,
-    audited: bool = True,
-) -> list[VerbOutcome]:
+@plain
+def cancel() -> JobVerb:
     """Stop jobs that wait or run. A running handler is not killed: it loses its lease and can change nothing."""
-    verb = JobVerb(
+    return JobVerb(
         "cancel",
         "cancelled",
         JobStatus.CANCELLED,
@@ -118,23 +112,16 @@ def cancel(
         partial(_write, _CANCEL, {}),
         announces=True,
     )
-    return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
 
 
-def release(
-    ids: Iterable[int],
-    *,
-    actor: Any,
-    reason: str = "",
-    expected: Expected | None = None,
-    audited: bool = True,
-) -> list[VerbOutcome]:
+@plain
+def release() -> JobVerb:
     """Take running jobs from a holder that is lost or stuck; claimable at once, the attempt kept in ``errors``.
 
     The old holder's next renewal and its settlement find nothing. A handler that still runs is not killed: until it
     notices, the job may run twice at a time, and only the new holder's effects under the lease land.
     """
-    verb = JobVerb(
+    return JobVerb(
         "release",
         "released",
         JobStatus.PENDING,
@@ -142,17 +129,10 @@ def release(
         partial(_write, _RELEASE, {"max_errors": get_settings().max_errors}),
         wakes=True,
     )
-    return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
 
 
-def run_now(
-    ids: Iterable[int],
-    *,
-    actor: Any,
-    reason: str = "",
-    expected: Expected | None = None,
-    audited: bool = True,
-) -> list[VerbOutcome]:
+@plain
+def run_now() -> JobVerb:
     """Make waiting jobs due whose time has yet to come."""
 
     def refuse(job: Held) -> str:
@@ -160,44 +140,29 @@ def run_now(
         return _only({JobStatus.PENDING}, "made due", job) or ("" if job.future else due)
 
     write = partial(_write, _RUN_NOW, {"from": [JobStatus.PENDING.value]})
-    verb = JobVerb("run_now", "made due", None, refuse, write, wakes=True)
-    return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
+    return JobVerb("run_now", "made due", None, refuse, write, wakes=True)
 
 
-def discard(
-    ids: Iterable[int],
-    *,
-    actor: Any,
-    reason: str = "",
-    expected: Expected | None = None,
-    audited: bool = True,
-) -> list[VerbOutcome]:
+@plain
+def discard() -> JobVerb:
     """Put jobs that ended without success out of sight. The rows stay until retention takes them."""
 
     def refuse(job: Held) -> str:
         return _only(DISCARDABLE, "discarded", job) or ("it is discarded already" if job.discarded else "")
 
     write = partial(_write, _DISCARD, {"from": sorted(DISCARDABLE)})
-    verb = JobVerb("discard", "discarded", None, refuse, write)
-    return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
+    return JobVerb("discard", "discarded", None, refuse, write)
 
 
-def restore(
-    ids: Iterable[int],
-    *,
-    actor: Any,
-    reason: str = "",
-    expected: Expected | None = None,
-    audited: bool = True,
-) -> list[VerbOutcome]:
+@plain
+def restore() -> JobVerb:
     """Bring discarded jobs back into sight, as they ended."""
 
     def refuse(job: Held) -> str:
         return "" if job.discarded else "it is not discarded"
 
     write = partial(_write, _RESTORE, {"from": sorted(DISCARDABLE)})
-    verb = JobVerb("restore", "restored", None, refuse, write)
-    return perform(verb, ids, actor=actor, reason=reason, expected=expected, audited=audited)
+    return JobVerb("restore", "restored", None, refuse, write)
 
 
 def superseded(job: Any) -> str:

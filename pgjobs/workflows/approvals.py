@@ -110,6 +110,14 @@ def _record(wait: Wait, approved: bool, told: str, *, done: bool, actor: Any, re
     )
 
 
+def reason_missing(approved: bool, reason: str) -> str:
+    """What a decision by hand lacks: whoever rejects says why, since the workflow and its people go on from that.
+
+    Asked by the admin and by ``pgjobs_approve``; :func:`decide` leaves it to its caller.
+    """
+    return "" if approved or reason.strip() else "Say why you reject."
+
+
 def may_decide(user: Any, wait: Wait) -> tuple[bool, str]:
     """Whether ``user`` has a say in this approval, and if not, why. Says nothing of whether it is still open.
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
-from pgjobs.leases.claim import claim
-from pgjobs.leases.lanes import Position
+from pgjobs.leases.claim import Asked, leased
 from pgjobs.leases.states import Lease
 from pgjobs.workflows.history import History, load
 from pgjobs.workflows.models import Execution
 
 _COLUMNS = (
-    "leased.id",
     "leased.workflow_name",
     "leased.version",
     "leased.key",
@@ -50,37 +47,10 @@ class ClaimedExecution:
     """The execution that its history began with: itself, unless it is a fork."""
 
 
-def claim_executions(
-    *,
-    owner: str,
-    token: uuid.UUID,
-    limit: int,
-    lease_seconds: float,
-    names: Sequence[str],
-    queues: Sequence[str],
-    suspects: bool,
-    sharing: bool = False,
-    position: Position | None = None,
-    using: str,
-) -> list[ClaimedExecution]:
+def claim_executions(**asked: Unpack[Asked]) -> list[ClaimedExecution]:
     """Claim up to ``limit`` executions that can go on, best first, and load their histories in two queries."""
-    found = claim(
-        Execution,
-        owner=owner,
-        token=token,
-        limit=limit,
-        lease_seconds=lease_seconds,
-        kinds=names,
-        queues=queues,
-        suspects=suspects,
-        sharing=sharing,
-        position=position,
-        columns=_COLUMNS,
-        using=using,
-    )
+    found = leased(Execution, _COLUMNS, asked)
     if not found:
         return []
-    histories = load([row[0] for row in found], using=using)
-    return [
-        ClaimedExecution(Lease(pk, token, owner, "execution"), histories[pk], *rest) for pk, *rest in found
-    ]
+    histories = load([lease.pk for lease, *_ in found], using=asked["using"])
+    return [ClaimedExecution(lease, histories[lease.pk], *rest) for lease, *rest in found]

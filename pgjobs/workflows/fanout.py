@@ -153,7 +153,9 @@ def _error(told: dict[str, Any]) -> str:
     """As a failed step's error is recorded, for those who look at the row."""
     _, _, status, error = told["failures"][0]
     late = _only_late(told["failures"])
-    message = f"{len(told['failures'])} jobs ended without success; the first: {status} {error}".rstrip()
+    message = (
+        f"{len(told['failures'])} of its jobs ended without success; the first: {status} {error}".rstrip()
+    )
     return json.dumps({"type": "WaitTimeout" if late else "JobsFailed", "message": message, "attempts": 1})
 
 

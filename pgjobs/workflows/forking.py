@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from typing import Any
 
@@ -32,15 +33,20 @@ SELECT COALESCE(max(ordinal) + 1, 0),
        min(ordinal) FILTER (WHERE open AND ordinal = (SELECT max(ordinal) FROM calls))
 FROM calls"""
 
-# The call with that step id, or calls of that name: of a gather and of a step with retries its parts are waits.
-_NAMED = """
+# Of a gather and of a step with retries the parts are waits.
+_CALLS = """
 SELECT DISTINCT ordinal, step_id FROM (
     SELECT ordinal, step_id FROM pgjobs_stepoutput WHERE execution_id = %(id)s
     UNION ALL
     SELECT ordinal, COALESCE(NULLIF("group", ''), step_id) FROM pgjobs_wait WHERE execution_id = %(id)s
-) AS call
+) AS call"""
+
+# The call with that step id, or calls of that name.
+_NAMED = f"""{_CALLS}
 WHERE step_id = %(step)s OR left(step_id, length(%(step)s) + 1) IN (%(step)s || '#', %(step)s || '[')
 ORDER BY ordinal LIMIT 20"""
+_FIRST = f"{_CALLS} ORDER BY ordinal LIMIT %(most)s"
+_OFFERED = 20
 
 # The last call, when what it came to was never recorded as a whole: it is open, or it is what the body failed with.
 _FAILED_AT = """
@@ -121,9 +127,20 @@ def place_of(execution_id: int, step: str | int | None, *, using: str) -> int:
     exact = [ordinal for ordinal, step_id in found if step_id == step]
     if len(exact or found) != 1:
         told = ", ".join(repr(step_id) for _, step_id in found)
-        rule = f"it names several calls; give one of {told}." if told else "give a step id of its timeline."
+        rule = f"it names several calls; give one of {told}." if told else _offered(execution_id, step, using)
         raise InvalidOption("from_step", step, f"execution {execution_id}: {rule}")
     return int(exact[0] if exact else found[0][0])
+
+
+def _offered(execution_id: int, step: str, using: str) -> str:
+    """Which calls it has, for somebody who named none of them."""
+    names = [step_id for _, step_id in rows(using, _FIRST, {"id": execution_id, "most": _OFFERED + 1})]
+    if not names:
+        return "it has recorded no call yet; leave the step out, or start it anew."
+    near = difflib.get_close_matches(step, names, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    more = ", …" if len(names) > _OFFERED else ""
+    return f"its calls are {', '.join(map(repr, names[:_OFFERED]))}{more}{meant}"
 
 
 def _check(from_ordinal: int, execution_id: int, using: str) -> None:

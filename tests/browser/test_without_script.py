@@ -133,7 +133,7 @@ def of_workflows(scene: Scene) -> list[tuple[str, list[Step], str]]:
 def of_bulks(scene: Scene) -> list[tuple[str, list[Step], str]]:
     pages = {name: page_of(each) for name, each in scene.bulks.items()}
     make_job("failed", queue="bulk")
-    plan = [("link", "Act on all that match…"), ("fill", "Reason", "INC-221"), ("button", "Retry 1 jobs")]
+    plan = [("link", "Act on all that match…"), ("fill", "Reason", "INC-221"), ("button", "Retry 1 job")]
     return [
         (f"{listed('deadjob')}?status=failed", plan, "done 1"),
         (pages["running"], [("button", "Pause")], "paused"),

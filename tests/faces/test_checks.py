@@ -14,9 +14,11 @@ from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import load_backend
 
-from pgjobs import checks
+from pgjobs import checks, workflow
+from pgjobs.workflows.registry import workflows
 from tests.support.database import COPIED_KEYS
 
+ELSEWHERE = "shop.aprove_refund"
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "checks.md"
 
 
@@ -280,6 +282,27 @@ def test_each_check_is_registered_once() -> None:
     assert names == ["check_database", "check_driver", "check_settings"]
     tagged = {check.__name__ for check in ours if django_checks.Tags.database in check.tags}
     assert tagged == {"check_database"}
+
+
+def asks(ctx: Any) -> Any:
+    """By a literal, by a name, and by what only a run could tell."""
+    ctx.approval("one", permission="auth.chnage_user")
+    ctx.approval("two", permission=ELSEWHERE)
+    ctx.approval("three", permission="auth.change_user", groups=["x"])
+    return ctx.approval("four", permission=f"{ELSEWHERE}s")
+
+
+@pytest.mark.django_db
+def test_permissions_that_workflows_misspell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflows, "_by_name", {})
+    workflow(name="tests.asks", version=1)(asks)
+    found = django_checks.run_checks(databases=["default"])
+    assert ids(found) == ["W011", "W011"] and without_database() == []
+    assert found[0].msg == (
+        "Workflow 'tests.asks' asks for a decision, and there is no permission 'auth.chnage_user' "
+        "(did you mean 'auth.change_user'?)."
+    )
+    assert "'shop.aprove_refund'" in found[1].msg
 
 
 def test_every_id_is_provoked_here() -> None:

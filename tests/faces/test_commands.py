@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, load_command_class
+from django.db import OperationalError
 from django.db.models.functions import Now
 
-from pgjobs.management.operators import REFUSED, SKIPPED, WRONG, duration
+from pgjobs.conf import get_settings
+from pgjobs.management.drained import left_behind
+from pgjobs.management.operators import CANNOT_TELL, MISUSED, REFUSED, SKIPPED, WRONG, duration
 from pgjobs.models import BulkOperation, Job, OperatorAction, QueuePause
 from pgjobs.queue.audit import record
 from pgjobs.queue.pauses import pause
 from pgjobs.queue.states import JobStatus
+from tests.health import seeds
 from tests.leases.factories import columns, pending, running
 from tests.queue.test_control import in_status
 
@@ -45,13 +50,37 @@ def refused(*words: object) -> tuple[int, str]:
     ],
 )
 def test_a_verb_on_jobs(command: str, status: JobStatus, after: str) -> None:
-    pk = in_status(status)
+    pk, ann = in_status(status), User.objects.create_user("ann")
     out = run(command, "--job", pk, "--user", "ann", "--reason", "INC-221")
 
     assert out.startswith(f"job {pk}: ") and columns(pk, "status") == after
     row = OperatorAction.objects.latest("id")
     assert (row.actor, row.via, row.reason, row.done) == ("ann", "command", "INC-221", 1)
+    assert row.user_id == str(ann.pk)
     assert "@" in row.details["from"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pgjobs_retry --job 1",
+        "pgjobs_pause --queue default --reason db",
+        "pgjobs_fork 1 --reason x",
+        "pgjobs_bulk stop 1",
+        "pgjobs_errors ack aaaa --reason x",
+        "pgjobs_approve 1 --approve",
+    ],
+)
+def test_nobody_acts_in_the_name_of_a_user_that_is_not_there(words: str) -> None:
+    told = "There is no user 'nobody'. --user takes the username of one that there is"
+    code, message = refused(*words.split(), "--user", "nobody")
+    assert code == WRONG and message.startswith(told)
+    assert not OperatorAction.objects.exists()
+
+
+def test_a_rejection_by_command_says_why_as_one_by_form_does() -> None:
+    told = refused("pgjobs_approve", 1, "--reject", "--user", "ann", "--reason", " ")
+    assert told == (WRONG, "Nothing was decided. --reason: Say why you reject.")
 
 
 def test_discard_and_back() -> None:
@@ -106,7 +135,7 @@ def test_names_that_nothing_is_known_of(tmp_path: Path) -> None:
         assert code == WRONG and "Nothing is known of a" in told, words
         assert "--queue" not in words or "did you mean 'billing'?" in told, words
     assert columns(pk, "status") == "dead" and not BulkOperation.objects.exists()
-    assert "0 jobs match" in run("pgjobs_bulk", "retry", "--queue", "billing")
+    assert "retry of 0 jobs that match" in run("pgjobs_bulk", "retry", "--queue", "billing")
 
     out = run("pgjobs_pause", "--queue", "biling", "billing", "--reason", "db")
     doubted, sure = out.splitlines()
@@ -145,11 +174,38 @@ def test_exit_codes() -> None:
 def test_a_mistyped_command_line_ends_with_the_code_of_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, *words in (["pgjobs_retry", "--jib", "7"], ["pgjobs_bulk", "retry", "--rate", "fast"]):
+    for line, code in (
+        ("pgjobs_retry --jib 7", WRONG),
+        ("pgjobs_bulk retry --rate fast", WRONG),
+        ("pgjobs_health --check NO_WORKRE", WRONG),
+        ("pgjobs_status --watch soon", WRONG),
+        ("pgjobs_why seven", WRONG),
+        ("pgjobs_prune --days x", WRONG),
+        ("pgjobs_doctor --jsno", MISUSED),
+        ("pgjobs_check_replay --allow everything", MISUSED),
+    ):
+        name, *words = line.split()
         with pytest.raises(SystemExit) as caught:
             load_command_class("pgjobs", name).run_from_argv(["manage.py", name, *words])
-        assert caught.value.code == WRONG
+        assert caught.value.code == code, line
         assert "error:" in capsys.readouterr().err
+
+
+def test_no_probe_takes_a_project_that_is_wrong_or_a_database_that_is_away_for_a_verdict(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any, **given: Any) -> Any:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr("pgjobs.management.commands.pgjobs_check_replay.check", away)
+    monkeypatch.setattr("pgjobs.management.commands.pgjobs_doctor.examine", away)
+    for name in ("pgjobs_check_replay", "pgjobs_doctor"):
+        assert refused(name)[0] == CANNOT_TELL, name
+    settings.PGJOBS = {"WROKERS": 1}
+    for name, code in (("pgjobs_health", WRONG), ("pgjobs_doctor", MISUSED)):
+        with pytest.raises(CommandError, match="WROKERS") as caught:
+            call_command(name, skip_checks=False)
+        assert caught.value.returncode == code, name
 
 
 @pytest.mark.parametrize(
@@ -239,7 +295,9 @@ def test_bulk_is_a_preview_until_it_is_meant() -> None:
 
     told = bulk("retry", "--queue", "default")["preview"]
     assert (told["count"], told["more"], sorted(told["sample"])) == (3, False, dead)
-    assert "3 jobs match status dead, queue default" in run("pgjobs_bulk", "retry", "--queue", "default")
+    assert "retry of 3 jobs that match: status dead, queue default" in run(
+        "pgjobs_bulk", "retry", "--queue", "default"
+    )
     assert "Nothing was done" in run("pgjobs_bulk", "retry") and not BulkOperation.objects.exists()
     assert refused("pgjobs_bulk", "retry", "--yes")[0] == WRONG  # no reason
 
@@ -277,3 +335,29 @@ def test_a_canary_from_the_shell() -> None:
     run("pgjobs_bulk", "stop", pk, "--reason", "enough")
     assert bulk("run", pk)["operation"]["state"] == "stopped"
     assert refused("pgjobs_bulk", "show", 10**9)[0] == WRONG
+
+
+def test_a_drain_tells_what_it_leaves() -> None:
+    using = get_settings().database
+    assert left_behind([], using=using) == "The drain is over: nothing is left."
+    assert left_behind(["mail"], using=using) == "The drain is over: nothing of mail is left."
+    seeds.pause("slow", ago=5)
+    for given in (
+        {"ago": -7_300},
+        {"ago": -90_000},
+        {"queue": "slow"},
+        {"job_type": "gone.type", "queue": "slow"},
+        {"crash_count": 1, "ago": -50},
+        {},
+    ):
+        seeds.job(**given)
+    seeds.job("running", ago=-9, queue="mail")
+    seeds.job("dead", ago=9)
+    for status in ("enqueued", "waiting", "waiting", "paused"):
+        seeds.execution(status)
+    assert left_behind([], using=using) == (
+        "The drain is over. Left behind: 1 due, 2 not due yet (the next in 2 h 1 min), 1 in paused queues or of "
+        "paused types, 2 of types that this code does not know, 1 whose worker died, 1 running elsewhere, "
+        "2 waiting executions, 1 paused execution. See: manage.py pgjobs_status"
+    )
+    assert "Left behind of mail: 1 running elsewhere. See" in left_behind(["mail"], using=using)

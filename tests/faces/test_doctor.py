@@ -219,7 +219,7 @@ def test_workers_that_vanished() -> None:
     make_worker("stopped", heartbeat_at=Now() - 5 * MINUTE, stopped_at=Now())
     make_worker("live")
     finding = one("silent-workers")
-    assert finding.what.startswith("1 workers") and "gone (host web-3, pid 77)" in finding.what
+    assert finding.what.startswith("1 worker is silent") and "gone (host web-3, pid 77)" in finding.what
     assert "0:05:0" in finding.measure
 
 
@@ -261,7 +261,7 @@ def test_workflows_that_nobody_knows() -> None:
     Execution.objects.create(workflow_name="jobsapp.add_up")
     Execution.objects.create(workflow_name="ended", status="cancelled")
     gone, later = sorted(found("unknown-workflows"), key=lambda finding: finding.what)
-    assert gone.what.startswith("1 executions of workflow 'later'") and "due in 0:0" in gone.measure
+    assert gone.what.startswith("1 execution of workflow 'later'") and "due in 0:0" in gone.measure
     assert later.what.startswith("2 executions of workflow 'gone'") and "oldest for 0:02" in later.measure
 
 
@@ -275,8 +275,8 @@ def test_leases_that_nobody_reaps() -> None:
         lease_expires_at=Now() - MINUTE,
     )  # fmt: skip
     jobs, executions = found("lapsed-leases")
-    assert jobs.severity is CRITICAL and jobs.what.startswith("1 jobs") and str(lapsed.pk) in jobs.what
-    assert executions.what.startswith("1 executions") and "0:01:0" in executions.measure
+    assert jobs.severity is CRITICAL and jobs.what.startswith("1 job running") and str(lapsed.pk) in jobs.what
+    assert executions.what.startswith("1 execution running") and "0:01:0" in executions.measure
 
 
 def test_turns_that_come_to_no_durable_call() -> None:

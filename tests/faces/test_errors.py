@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
@@ -269,6 +270,7 @@ def test_where_not_all_causes_are_told_apart_no_page_says_that_none_is_open(
 
 
 def test_the_command_does_what_the_page_does(three: None) -> None:
+    User.objects.create_user("eva")
     failing("aabb" + "0" * 36)
     assert called("ack", "aabb", "--reason", "known", "--link", "https://t.example/1") == (
         0,
@@ -280,7 +282,7 @@ def test_the_command_does_what_the_page_does(three: None) -> None:
     )
     assert standing()["aaaa"].by == "eva"
     code, text = called("unack", "aaaa", "zzzz")
-    assert code == 2 and "1 of 2 were left as they are (unack)" in text
+    assert code == 2 and "Left as before: 1 of 2 (unack)" in text
     code, text = called("ack", "gone", "--reason", "r")
     assert code == 4 and "no dead or failed job" in text
     action = OperatorAction.objects.latest("pk")

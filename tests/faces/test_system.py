@@ -25,7 +25,7 @@ from pgjobs.worker import registration
 from tests.faces.doctors import other_session, run
 from tests.faces.pages import address, person, text_of
 from tests.faces.rows import make_worker
-from tests.health.situations import job
+from tests.health.situations import execution, job
 from tests.support.own_database import QUEUE
 
 pytestmark = pytest.mark.django_db
@@ -39,8 +39,8 @@ def process(name: str = "w-1", chores: Any = None, last_done_at: Any = None) -> 
     return Process(name, "1", "", {}, chores, last_done_at)
 
 
-def states(*live: Process, newest: Any = None) -> dict[str, str]:
-    return {each.title: each.state for each in chores(Processes(CLOCK, newest, list(live)))}
+def states(*live: Process, newest: Any = None, waiting: bool = False) -> dict[str, str]:
+    return {each.title: each.state for each in chores(Processes(CLOCK, newest, list(live), waiting))}
 
 
 def ago(seconds: float) -> Any:
@@ -59,7 +59,8 @@ def row(text: str, title: str) -> str:
 def test_a_chore_is_judged_by_whoever_did_it_last() -> None:
     fresh = dict.fromkeys(("reaper", "sweeper", "pruner", "bulk", "statistics"), ago(2))
 
-    assert set(states().values()) == {"unknown", "ok"} and states()["Reaper"] == "unknown"
+    assert {title for title, state in states().items() if state == "ok"} == {"Pruner"}, "which is off"
+    assert states()["Reaper"] == states()["Statistics"] == "unknown"
     assert states(process())["Reaper"] == "unknown"  # of a version that does not say
     assert set(states(process(chores=fresh)).values()) == {"ok"}
     assert states(process(chores={}))["Reaper"] == "warn"  # all with --no-reaper
@@ -70,9 +71,21 @@ def test_a_chore_is_judged_by_whoever_did_it_last() -> None:
     assert states(process(chores=fresh, last_done_at=ago(900)), newest=ago(930))["Statistics"] == "ok"
 
 
+def test_waits_that_nobody_looks_for_are_not_fine() -> None:
+    title = "Waits of workflows"
+    carries, other = process(chores={"sweeper": ago(1)}), process("w-2", chores={})
+
+    assert states(other, waiting=False)[title] == "ok"
+    assert states(other, waiting=True)[title] == "warn"
+    assert states(carries, other, waiting=True)[title] == "ok"
+    assert states(waiting=True)[title] == "unknown"
+    told = states(other, process("w-3"), waiting=True)  # the third is of a version that does not say
+    assert told[title] == told["Reaper"] == "unknown"
+
+
 def test_what_is_called_utc_is_so_whatever_the_zone_of_the_session() -> None:
     night = datetime(2026, 11, 30, 0, 30, tzinfo=timezone.get_fixed_timezone(60))
-    [told] = [each for each in chores(Processes(night, night, [])) if each.title == "Statistics"]
+    [told] = [each for each in chores(Processes(night, night, [process()])) if each.title == "Statistics"]
 
     assert told.what.startswith("The newest figures are of 23:30 UTC")
 
@@ -96,6 +109,7 @@ def test_each_part_of_the_database_is_a_check_and_its_finding_a_sentence(setting
     root = person("root", "view_system")
 
     text = text_of(root, address(PAGE))
+    assert row(text, "Waits of workflows").startswith("ok")
     for part in PARTS:
         assert (f">{part.title}</th>" in text) != part.of_work, part.title
     assert row(text, "Migrations").startswith("ok") and row(text, "Indexes").startswith("ok")
@@ -108,8 +122,10 @@ def test_each_part_of_the_database_is_a_check_and_its_finding_a_sentence(setting
         "DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0002_admin_pages'",
         "DROP INDEX pgjobs_job_claim",
     )
+    execution("waiting")
     cache.clear()
     text = text_of(root, address(PAGE))
+    assert row(text, "Waits of workflows").startswith("warn")
     assert row(text, "Migrations").startswith("warn") and "0002_admin_pages" in row(text, "Migrations")
     assert row(text, "Indexes").startswith("fail") and "CREATE INDEX CONCURRENTLY" in row(text, "Indexes")
     assert text.index(">Indexes</th>") < text.index(">Migrations</th>") < text.index(">Writes</th>")

@@ -333,7 +333,16 @@ def test_who_may_look_but_not_decide_is_told_why() -> None:
     asked = approval(permission="auth.add_user")
     client = client_of("viewer", "pgjobs.view_wait")
 
-    assert "You cannot decide this: viewer may not decide this" in text_of(client, page_of(asked))
+    user("ann", "auth.add_user")
+    assert "no active user holds permission" in text_of(
+        client, page_of(approval(permission="auth.view_user"))
+    )
+    text = text_of(client, page_of(asked))
+    assert "You cannot decide this: viewer may not decide this" in text
+    assert "! Nobody but a superuser can decide it: " not in text
+    misspelt = approval(permission="auth.chnage_user")
+    text = text_of(client, page_of(misspelt))
+    assert "! Nobody but a superuser can decide it: there is no permission" in text and "did you mean" in text
     assert give(client, asked, "approve").status_code == 403
     refused = OperatorAction.objects.get()
     assert (refused.verb, refused.actor, refused.refused) == ("decide", "viewer", 1)

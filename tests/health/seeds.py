@@ -95,12 +95,14 @@ def execution(status: str, *, ago: float = 0, reason: str = "", queue: str = "de
         return int(cursor.fetchone()[0])
 
 
-def approval(*, ago: float) -> None:
+def approval(*, ago: float, kind: str = "approval") -> None:
+    """A wait whose time has come `ago` seconds ago."""
     pk = execution("waiting", ago=ago + 60)
     run(
         "INSERT INTO pgjobs_wait (execution_id, step_id, kind, ordinal, wake_at) "
-        "VALUES (%s, 'ok#1', 'approval', 1, statement_timestamp() - make_interval(secs => %s))",
+        "VALUES (%s, 'ok#1', %s, 1, statement_timestamp() - make_interval(secs => %s))",
         pk,
+        kind,
         ago,
     )
 

@@ -205,6 +205,17 @@ SITUATIONS = (
         ("1 approval past",),
     ),
     Situation(
+        "nobody wakes what sleeps",
+        _seeds(
+            *[lambda: approval(ago=100, kind="sleep")] * 2,
+            lambda: approval(ago=200, kind="signal"),
+            lambda: approval(ago=5, kind="sleep"),
+        ),
+        (("WAIT_OVERDUE", ""),),
+        200,
+        ("3 waits of workflows past their time, the first for 3 min 20 s",),
+    ),
+    Situation(
         "a paused queue is not late, but told",
         _seeds(
             worker,

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from pgjobs.health import reading
+from pgjobs.health import endings, reading
 from pgjobs.health.errorgroup import group_detail
 from pgjobs.health.errors import error_groups, worst_lately
 from pgjobs.health.examination import examine
 from pgjobs.health.overview import overview
+from pgjobs.health.reading import Reader
 from pgjobs.health.series import throughput
 from pgjobs.health.why import why
 from pgjobs.metrics import collect
+from pgjobs.queue import hours
 from pgjobs.queue.models import Job
 from tests.leases.plans import Recorder
 from tests.support.own_database import connection
@@ -133,6 +135,41 @@ def test_a_look_is_bounded(
     sent, touched, plans = cost(look)
     assert sent <= statements, plans
     assert touched <= buffers, plans
+
+
+def test_what_usually_dies_is_read_from_hours(large: None) -> None:
+    """Alike by hours and by minutes, and far cheaper; nothing is asked where nothing dies much."""
+
+    def told() -> tuple[list[Any], int, str]:
+        recorder = Recorder()
+        with Reader(connection.alias) as reader, connection.execute_wrapper(recorder):
+            found = endings.read_dead_rates(reader)
+        plan = recorder.plans[-1]
+        return found, plan.buffers, str(plan)
+
+    def usual(found: list[Any]) -> Any:
+        return pytest.approx([each[-1] for each in found], rel=0.02)  # a minute may have begun in between
+
+    calm, touched, plan = told()
+    assert calm == [] and touched <= 200, plan
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_minute SET dead = 40 WHERE job_type IN ('type.3', 'type.7') "
+            "AND minute > now() - interval '58 minutes'"
+        )
+    by_minutes, dear, _ = told()
+    while not hours.add_up(2, using=connection.alias):
+        pass
+    by_hours, cheap, plan = told()
+    assert [(job_type, queue) for job_type, queue, *_ in by_hours] == [
+        ("type.3", "queue-3"),
+        ("type.7", "queue-0"),
+    ]
+    assert [each[-1] for each in by_hours] == usual(by_minutes)
+    assert cheap <= 500 and cheap < dear / 3, f"{dear} by minutes, {plan}"
+    with connection.cursor() as cursor:  # an upgrade under way: the newest hours are there first
+        cursor.execute("DELETE FROM pgjobs_hour WHERE hour < now() - interval '6 hours'")
+    assert [each[-1] for each in told()[0]] == usual(by_minutes)
 
 
 def test_the_seed_is_what_it_says(large: None) -> None:

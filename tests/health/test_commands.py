@@ -21,7 +21,7 @@ from pgjobs.management.screen import clean, columns, fitted
 from tests.health.situations import job, minute, pause, run, worker
 from tests.support.environment import ROOT
 from tests.support.waiting import wait_until
-from tests.workflows.rows import approval
+from tests.workflows.rows import approval, user
 
 pytestmark = pytest.mark.django_db
 
@@ -163,6 +163,7 @@ def test_why_in_a_terminal() -> None:
 
 def test_why_of_an_execution_in_a_terminal() -> None:
     worker()
+    user("ann", "pgjobs.decide_wait")
     asked = approval()
     code, text = call("pgjobs_why", "--execution", str(asked.execution_id))
     lines = text.splitlines()

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from django.db import OperationalError
 
-from pgjobs.health import examination, facts, work
+from pgjobs.health import examination, facts, work, workers
 from pgjobs.health.examination import RULES, examine
 from pgjobs.health.verdict import CODES, Problem, ranked
 from tests.health.situations import SITUATIONS, Situation, job, run, worker
@@ -99,6 +99,23 @@ def test_more_queues_than_are_looked_at_are_unknown_not_fine(monkeypatch: pytest
     verdict = examine()
     assert set(verdict.unknown) == {"NO_WORKER", "STALLED", "LATE", "UNKNOWN_TYPES"}
     assert verdict.state == "unknown"
+
+
+def test_more_workers_or_running_rows_than_are_looked_at_are_unknown_not_fine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "MOST", 2)
+    monkeypatch.setattr(work, "RUNNING", 2)
+    worker("w-1")
+    worker("w-2", beat=9_000, poll=9_000)
+    job("running", ago=-9)
+    assert examine().state == "ok", "the second died long ago, and the rest before it"
+    worker("w-3")
+    job("running", ago=-9)
+    unknown = examine().unknown
+    assert set(unknown) == examination.OF_WORKERS | examination.OF_HELD
+    assert unknown["WEDGED"].startswith("more than 2 workers are alive")
+    assert unknown["LEASE_LOST"] == "more than 2 jobs or executions run; the rest was not looked at"
 
 
 def test_the_last_of_many_queues_is_looked_at() -> None:

@@ -115,7 +115,19 @@ def test_the_overview_has_the_sums() -> None:
     assert (totals.ready, totals.later, totals.running, totals.capacity) == (2, 1, 1, 4)
     assert (totals.dead, totals.dead_last_hour, totals.approvals) == (2, 1, 1)
     assert totals.next_at is not None and totals.oldest_approval_at is not None
-    assert totals.failed_share == 0 and 5 <= totals.done_per_minute <= 6
+    assert totals.uncounted == 1 and totals.failed_share is None, "no share of what is not counted"
+    assert 5 <= totals.done_per_minute <= 6
+
+
+def test_a_share_of_failures_is_told_when_all_are_counted() -> None:
+    worker(slots=4)
+    job("failed", ago=400)
+    job("dead", ago=60)
+    minute(60, done=30, dead=1)
+    job("failed", ago=5)  # the figures may be so much behind
+    totals = overview().totals
+    assert totals is not None and totals.uncounted == 0
+    assert totals.failed_share == pytest.approx(1 / 31)
 
 
 def test_what_cannot_be_read_is_named_and_is_not_zero() -> None:

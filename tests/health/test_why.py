@@ -7,6 +7,7 @@ from pgjobs.health.why import why
 from pgjobs.health.why_execution import why_execution
 from pgjobs.queue.control import cancel
 from pgjobs.queue.models import Job
+from pgjobs.worker.registration import new_name
 from tests.health.situations import job, minute, pause, run, worker
 from tests.support.own_database import QUEUE, connection
 from tests.workflows import rows as flows
@@ -25,6 +26,13 @@ def last(pk: int) -> str:
     found = why(pk)
     assert found is not None
     return found.checks[-1].sentence
+
+
+def told(pk: int) -> str:
+    """All that is said of it."""
+    found = why(pk)
+    assert found is not None
+    return "\n".join(check.sentence for check in found.checks)
 
 
 def test_no_such_job() -> None:
@@ -94,6 +102,26 @@ def test_a_suspect_waits_and_then_runs_alone() -> None:
     for n in range(2):
         job("running", ago=-20, crash_count=1, lease_owner=f"s-{n}")
     assert "runs alone in its process: 2 of the 2 processes for suspects" in reason(pk)
+
+
+def test_suspects_have_room_in_each_runworkers_that_serves_the_queue() -> None:
+    for number in ("1", "2"):
+        worker(new_name(number))
+    for n in range(2):
+        owner = new_name(f"suspect{n}")
+        worker(owner, slots=1)
+        job("running", ago=-20, crash_count=1, lease_owner=owner)
+    pk = job(ago=5, crash_count=1)
+    assert "2 of the 2 processes for suspects are taken." in reason(pk)
+    worker(new_name("1"))
+    assert reason(pk) == "" and "2 of the 4 processes for suspects are taken (2 of each of 2" in told(pk)
+    elsewhere = new_name("suspect1")
+    worker(elsewhere, slots=1, queues='["mail"]')
+    job("running", ago=-20, crash_count=1, queue="mail", lease_owner=elsewhere)
+    assert "2 of the 4" in told(pk)
+    for n in range(2):  # executions take the same processes
+        flows.execution("running", lease_owner=f"s-{n}", crash_count=1)
+    assert "4 of the 4 processes for suspects are taken" in reason(pk)
 
 
 def test_a_key_that_has_a_result() -> None:
@@ -200,6 +228,12 @@ def test_what_an_execution_waits_for() -> None:
         f"pgjobs_approve {asked.pk} --approve",
         str(asked.pk),
     )
+    said = answer(asked.execution_id)
+    assert said.checks[0].sentence.endswith(
+        "s. But nobody but a superuser can decide it: no active user holds permission 'auth.add_user'; "
+        "there is no group 'ops'."
+    )
+    assert said.cure.startswith("mend what the names stand for, or as a superuser: manage.py pgjobs_approve")
     job_awaited = flows.job("running")
     by_job = flows.wait(flows.execution(), "job", target_id=job_awaited.pk)
     stuck(

@@ -132,17 +132,22 @@ def test_a_row_that_is_being_finished_is_not_reaped_however_late(first: Session,
     assert Effect.objects.count() == 1
 
 
-def test_the_reaper_comes_first_and_finish_does_no_work(first: Session, second: Session) -> None:
+@pytest.mark.parametrize(("way", "status"), [("reap", "pending"), ("cancel", "cancelled")])
+def test_another_comes_first_and_finish_does_no_work(
+    first: Session, second: Session, way: str, status: str
+) -> None:
     job = running()
     lapse(job.lease.pk)
-    reaping = transaction_open(first, reap)
+    taking = transaction_open(
+        first, reap if way == "reap" else lambda: cancel([job.lease.pk], actor="somebody")
+    )
     finishing_now = second.start(finish, job)
     second.wait_blocked()
-    reaping.finish()
+    taking.finish()
 
     with pytest.raises(LeaseLost):
         finishing_now.result(30)
-    assert columns(job.lease.pk, "status") == "pending" and not Effect.objects.exists()
+    assert columns(job.lease.pk, "status") == status and not Effect.objects.exists()
 
 
 def test_a_renewal_under_way_keeps_the_reaper_off(first: Session, second: Session) -> None:
@@ -194,18 +199,6 @@ def test_success_comes_first_and_cancel_says_so(first: Session, second: Session,
     assert (outcome.done, outcome.status) == (False, "succeeded")
     assert "it is succeeded; only pending, running jobs can be cancelled" in outcome.message
     assert columns(job.lease.pk, "status") == "succeeded"
-
-
-def test_cancel_comes_first_and_finish_does_no_work(first: Session, second: Session) -> None:
-    job = running()
-    cancelling = transaction_open(first, lambda: cancel([job.lease.pk], actor="somebody"))
-    finishing_now = second.start(finish, job)
-    second.wait_blocked()
-    cancelling.finish()
-
-    with pytest.raises(LeaseLost):
-        finishing_now.result(30)
-    assert columns(job.lease.pk, "status") == "cancelled" and not Effect.objects.exists()
 
 
 def test_release_comes_first_and_the_reaper_counts_no_crash(first: Session, second: Session) -> None:

@@ -41,6 +41,8 @@ def test_draining_leaves_what_is_paused(spawn: Spawn) -> None:
     held = effect.using(queue="billing").enqueue(key="held")
     other = effect.enqueue(key="other")
 
-    assert spawn("--drain").wait(60) == 0
+    drain = spawn("--drain")
+    assert drain.wait(60) == 0
+    assert "\nThe drain is over. Left behind: 1 in paused queues or of paused types. See: " in drain.output()
 
     assert (row(held.pk).status, row(other.pk).status) == ("pending", "succeeded")

@@ -104,6 +104,8 @@ def test_drain_ends_when_nothing_is_runnable(spawn: Spawn) -> None:
     workers = spawn("--drain", processes=2, concurrency=2, queues="default", wait=False)
 
     assert workers.wait(60) == 0, workers.output()
+    told = "The drain is over. Left behind of default: 1 not due yet (the next in 59 min "
+    assert told in workers.output()
     assert {job.status for job in wait_ended(done, 1).values()} == {"succeeded"}
     assert {(row(job.pk).status, row(job.pk).attempt_count) for job in (later, elsewhere)} == {("pending", 0)}
     assert not workers.family()

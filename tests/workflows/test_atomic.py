@@ -134,7 +134,7 @@ def test_the_block_and_its_checkpoint_are_one_commit(carrier: Carrier) -> None:
     execution = carrier.run(carrier.flow(body).start())
 
     assert execution.status == "failed"
-    assert "step 'a#1' failed after 1 attempt(s): ValueError: no luck" in execution.last_error
+    assert "step 'a#1' failed after 1 attempt: ValueError: no luck" in execution.last_error
     assert (deeds(), recorded(execution)) == ([], [])
 
 

@@ -159,6 +159,7 @@ def test_a_retry_forgets_the_end_and_keeps_the_history() -> None:
 
 
 def test_the_commands_call_the_verbs_and_tell_of_each_id(capsys: pytest.CaptureFixture[str]) -> None:
+    user("ann")
     made, work = execution(), job(awaited=False)
     call_command(
         "pgjobs_cancel",

@@ -180,11 +180,20 @@ def test_a_fork_from_a_step_by_its_name() -> None:
         for given in ("ship", "charge#2", "page", "page[a]", "3", 1, None)
     }
     assert places == {"ship": 3, "charge#2": 1, "page": 2, "page[a]": 2, "3": 3, 1: 1, None: 4}
-    [several, unknown] = [
-        verbs.fork([made.pk], from_step=given, actor="ann")[0] for given in ("charge", "cha%")
+    [several, unknown, misspelt, none] = [
+        verbs.fork([pk], from_step=given, actor="ann")[0]
+        for pk, given in (
+            (made.pk, "charge"),
+            (made.pk, "cha%"),
+            (made.pk, "shipp"),
+            (execution("failed").pk, "ship"),
+        )
     ]
     assert not several.done and "give one of 'charge#1', 'charge#2'" in several.message
-    assert not unknown.done and "give a step id of its timeline" in unknown.message
+    calls = f"execution {made.pk}: its calls are 'charge#1', 'charge#2', 'page[a]', 'ship#1'"
+    assert not unknown.done and unknown.message.endswith(f"{calls}.")
+    assert not misspelt.done and misspelt.message.endswith(f"{calls}; did you mean 'ship#1'?")
+    assert not none.done and "it has recorded no call yet" in none.message
 
 
 @pytest.mark.parametrize(
@@ -212,13 +221,14 @@ def test_a_fork_from_where_it_failed(columns: dict[str, Any], place: int) -> Non
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    user("ann")
     made = execution("failed")
     step(made, 0)
     call_command("pgjobs_fork", str(made.pk), "--from", "step0", "--user", "ann", "--reason", "new code")
     new = Execution.objects.latest("id")
     assert capsys.readouterr().out == f"execution {made.pk}: forked from call 0 as execution {new.pk}\n"
     assert new.note == f"forked from execution {made.pk} at call 0 by ann: new code"
-    with pytest.raises(CommandError, match=r"1 of 2 were left as they are \(fork\)"):
+    with pytest.raises(CommandError, match=r"Left as before: 1 of 2 \(fork\)"):
         call_command("pgjobs_fork", str(made.pk), "4711", "--reason", "new code")
     assert "there is no execution 4711" in capsys.readouterr().out
     with pytest.raises(CommandError, match="--reason"):

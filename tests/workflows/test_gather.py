@@ -90,7 +90,7 @@ def test_rules(
     carrier.run(execution)
     if results is None:
         assert execution.status == "failed" and "JobsFailed" in execution.last_error
-        assert f"{len(failed)} jobs ended without success" in execution.last_error
+        assert f"{len(failed)} of its jobs ended without success" in execution.last_error
         assert f"item {failed[0]}, job {jobs[failed[0]].pk} failed: no luck" in execution.last_error
         return
     assert waits(execution)[-1] == ("nap#1", False), execution.last_error

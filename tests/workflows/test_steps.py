@@ -97,7 +97,7 @@ def test_attempts_are_counted_through_short_and_long_delays(carrier: Carrier) ->
     assert (work.runs, waits(execution)) == (3, [("work#1~retry3", False)])
 
     assert carrier.wake(execution).status == "failed"
-    assert work.runs == 4 and "after 4 attempt(s)" in execution.last_error
+    assert work.runs == 4 and "after 4 attempts" in execution.last_error
 
 
 def test_a_resumed_execution_waits_for_the_rest_of_its_delay(carrier: Carrier) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError, CommandParser
 
-from pgjobs.management.operators import REFUSED, OperatorCommand
+from pgjobs.management.operators import REFUSED, WRONG, OperatorCommand, user_named
 from pgjobs.management.screen import harmless
-from pgjobs.workflows.approvals import decide
+from pgjobs.workflows.approvals import decide, reason_missing
 
 
 class Command(OperatorCommand):
@@ -24,19 +23,16 @@ class Command(OperatorCommand):
         way.add_argument("--approve", action="store_true", dest="approved", default=None)
         way.add_argument("--reject", action="store_false", dest="approved")
         parser.add_argument("--user", required=True, metavar="USERNAME", help="who decides")
-        parser.add_argument("--reason", default="", help="why; kept with the decision")
+        parser.add_argument("--reason", default="", help="why; kept with the decision; a rejection needs it")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def act(self, **options: Any) -> None:
         """Decide, or say why not."""
-        model: Any = get_user_model()
-        user, wait_id = options["user"], options["wait_id"]
-        try:
-            actor = model._default_manager.get_by_natural_key(user)
-        except model.DoesNotExist:
-            raise CommandError(f"There is no user {user!r}. --user takes a {model.USERNAME_FIELD}.") from None
+        wait_id, approved, reason = options["wait_id"], options["approved"], options["reason"]
+        if missing := reason_missing(approved, reason):
+            raise CommandError(f"Nothing was decided. --reason: {missing}", returncode=WRONG)
         decision = decide(
-            wait_id, approved=options["approved"], actor=actor, reason=options["reason"], via="command"
+            wait_id, approved=approved, actor=user_named(options["user"]), reason=reason, via="command"
         )
         if options["json"]:
             self.print_json({"approval": wait_id, "done": decision.done, "message": decision.message})

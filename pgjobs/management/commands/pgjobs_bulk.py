@@ -16,15 +16,16 @@ from pgjobs.bulk.models import BulkOperation
 from pgjobs.bulk.runner import Batch, carry
 from pgjobs.bulk.states import BulkState
 from pgjobs.conf import get_settings
+from pgjobs.health.phrases import many
 from pgjobs.management.operators import (
     WRONG,
     OperatorCommand,
-    OperatorParser,
     actor,
     add_actor,
     check_name,
     duration,
     exit_by,
+    subcommands,
 )
 from pgjobs.management.verbs import as_dict
 from pgjobs.queue.control import VerbOutcome
@@ -52,9 +53,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One subcommand for each verb, and those on operations."""
-        commands = parser.add_subparsers(
-            dest="command", required=True, metavar="COMMAND", parser_class=OperatorParser
-        )
+        commands = subcommands(parser)
         for verb in VERBS:
             self._add_verb(commands.add_parser(verb, help=f"{verb} all jobs that match"), verb)
         for name, (_, what) in _MOVES.items():
@@ -151,8 +150,8 @@ class Command(OperatorCommand):
             told = {"verb": seen.verb, "filter": seen.filter, "count": seen.count, "more": seen.more}
             self.print_json({"preview": {**told, "upper_id": seen.upper_id, "sample": seen.sample}})
             return
-        number = f"{seen.count:,}{'+' if seen.more else ''}"
-        self.say(f"{seen.verb}: {number} jobs match {seen.words}")
+        number = many(seen.count + seen.more, "job", seen.count)
+        self.say(f"{seen.verb} of {number} that match: {seen.words}")
         for queue, job_type, jobs in seen.groups[:10]:
             self.say(f"  {queue}  {job_type}  {jobs:,}")
         if seen.sample:

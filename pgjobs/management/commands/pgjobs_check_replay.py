@@ -8,7 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from pgjobs.conf import get_settings
-from pgjobs.management.operators import DatabaseCommand
+from pgjobs.health.phrases import many
+from pgjobs.management.operators import FOUND, MISUSED, DatabaseCommand
 from pgjobs.workflows.models import Execution
 from pgjobs.workflows.registry import workflows
 from pgjobs.workflows.replay_check import PROBLEMS, Finding, check
@@ -16,11 +17,14 @@ from pgjobs.workflows.states import TERMINAL
 
 
 class Command(DatabaseCommand):
-    """Prints each finding, and ends with exit code 1 when there is one."""
+    """Prints each finding, and ends with exit code 1 when there is one, and for nothing else."""
+
+    wrong = MISUSED
 
     help = (
-        "Replay every unfinished workflow execution against the present code, without side effects. Ends with exit "
-        "code 1 when one diverges, has no code here, or raises: run it before the workers get a new release."
+        "Replay every unfinished workflow execution against the present code, without side effects; run it before the "
+        "workers get a new release. Exit code 1: one diverges, has no code here, or raises; 2: wrong usage; 3: the "
+        "database cannot be asked."
     )
     requires_system_checks = ["pgjobs"]
 
@@ -42,14 +46,7 @@ class Command(DatabaseCommand):
 
     def handle(self, *, workflow: list[str] | None, limit: int | None, **options: Any) -> None:
         """Check, report, and say by the exit code whether the code may go live."""
-        if limit is not None and limit < 1:
-            raise CommandError(f"--limit is {limit}; give 1 or more, or leave it out to check all.")
-        if not options["seconds"] > 0:
-            raise CommandError(f"--seconds is {options['seconds']:g}; give a positive number.")
-        for name in workflow or []:
-            if name not in workflows.names() and not _unfinished(name):
-                known = ", ".join(workflows.names()) or "none"
-                raise CommandError(f"No workflow or unfinished execution is called {name!r}. Here: {known}.")
+        _check_usage(workflow or [], limit, options["seconds"])
         as_json = options["json"]
         report = check(
             names=workflow,
@@ -62,11 +59,13 @@ class Command(DatabaseCommand):
             self.stdout.write(json.dumps(report.as_dict(), indent=2))
         else:
             told = ", ".join(f"{count} {problem}" for problem, count in counts.items()) or "nothing found"
-            self.stdout.write(f"Replayed {report.checked} unfinished executions: {told}.")
+            self.stdout.write(f"Replayed {many(report.checked, 'unfinished execution')}: {told}.")
         blocking = sum(counts.get(problem, 0) for problem in PROBLEMS if problem not in options["allow"])
         if blocking:
             raise CommandError(
-                f"{blocking} of {report.checked} executions cannot go on under this code. Change it, or end them."
+                f"{blocking} of {many(report.checked, 'execution')} cannot go on under this code. Change it, or end "
+                f"them.",
+                returncode=FOUND,
             )
 
     def _print(self, finding: Finding) -> None:
@@ -75,6 +74,20 @@ class Command(DatabaseCommand):
             f"execution {finding.execution} ({finding.workflow}, {finding.status}): "
             f"{finding.problem}{at}: {finding.detail}"
         )
+
+
+def _check_usage(names: list[str], limit: int | None, seconds: float) -> None:
+    """Raises :class:`CommandError` for what cannot be checked."""
+    wrong = ""
+    if limit is not None and limit < 1:
+        wrong = f"--limit is {limit}; give 1 or more, or leave it out to check all."
+    elif not seconds > 0:
+        wrong = f"--seconds is {seconds:g}; give a positive number."
+    elif missing := [name for name in names if name not in workflows.names() and not _unfinished(name)]:
+        known = ", ".join(workflows.names()) or "none"
+        wrong = f"No workflow or unfinished execution is called {missing[0]!r}. Here: {known}."
+    if wrong:
+        raise CommandError(wrong, returncode=MISUSED)
 
 
 def _unfinished(name: str) -> bool:

@@ -11,15 +11,18 @@ from django.db import DatabaseError
 from pgjobs.conf import get_settings
 from pgjobs.doctor.examination import examine
 from pgjobs.doctor.findings import CRITICAL, WARNING, Report
-from pgjobs.management.operators import DatabaseCommand
+from pgjobs.health.phrases import many
+from pgjobs.management.operators import CANNOT_TELL, FOUND, MISUSED, DatabaseCommand
 
 
 class Command(DatabaseCommand):
-    """Prints each finding with its cure; ends with exit code 1 when one is critical."""
+    """Prints each finding with its cure; ends with exit code 1 when one is critical, and for nothing else."""
+
+    wrong = MISUSED
 
     help = (
         "Examine the database of pgjobs: bloat, old snapshots, indexes, autovacuum, settings, workers, leases. Changes "
-        "nothing. Ends with exit code 1 when a finding is critical."
+        "nothing. Exit code 1: a finding is critical; 2: wrong usage; 3: it cannot be examined."
     )
     requires_system_checks = ["pgjobs"]
 
@@ -35,7 +38,8 @@ class Command(DatabaseCommand):
             alias = get_settings().database
             raise CommandError(
                 f"Database {alias!r} cannot be examined: {' '.join(str(error).split())} "
-                f"Start the server, or correct DATABASES[{alias!r}]."
+                f"Start the server, or correct DATABASES[{alias!r}].",
+                returncode=CANNOT_TELL,
             ) from error
         if options["json"]:
             self.stdout.write(json.dumps(report.as_dict(), indent=2))
@@ -43,7 +47,7 @@ class Command(DatabaseCommand):
             self._print(report)
         critical = report.counts[CRITICAL]
         if critical:
-            raise CommandError(f"{critical} critical {'finding' if critical == 1 else 'findings'}.")
+            raise CommandError(f"{many(critical, 'critical finding')}.", returncode=FOUND)
 
     def _print(self, report: Report) -> None:
         self.stdout.write(

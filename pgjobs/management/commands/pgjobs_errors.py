@@ -13,12 +13,12 @@ from pgjobs.management.causes import detail_dict, group_dict, line, lines_of, ou
 from pgjobs.management.operators import (
     WRONG,
     OperatorCommand,
-    OperatorParser,
     actor,
     add_actor,
     check_name,
     duration,
     exit_by,
+    subcommands,
 )
 from pgjobs.queue import acknowledging
 from pgjobs.queue.acknowledging import ErrorOutcome
@@ -40,9 +40,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Looking, and the verbs."""
-        commands = parser.add_subparsers(
-            dest="command", required=True, metavar="COMMAND", parser_class=OperatorParser
-        )
+        commands = subcommands(parser)
         listing = commands.add_parser("list", help="the causes, the latest first")
         listing.add_argument(
             "--state", choices=_STATES, default=OPEN, help="default: open; muted is acknowledged"

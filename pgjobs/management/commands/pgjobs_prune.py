@@ -11,7 +11,8 @@ from django.db import DatabaseError
 
 from pgjobs.conf import get_settings
 from pgjobs.connections import rows
-from pgjobs.management.operators import DatabaseCommand
+from pgjobs.management.operators import CANNOT_TELL, DatabaseCommand
+from pgjobs.management.screen import clean
 from pgjobs.queue import audit
 from pgjobs.queue.partitions import create_months, drop_months, following
 from pgjobs.queue.retention import Policy, retire
@@ -64,7 +65,7 @@ class Command(DatabaseCommand):
             else:
                 self._prune(_policy(options), using)
         except DatabaseError as error:
-            raise CommandError(f"Stopped by the database: {' '.join(str(error).split())}") from error
+            raise CommandError(f"Stopped by the database: {clean(error)}", returncode=CANNOT_TELL) from error
 
     def _prune(self, policy: Policy, using: str) -> None:
         workflows = bool(executions.kept_seconds())

@@ -12,7 +12,8 @@ from django.db import Error
 from pgjobs import connections
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
-from pgjobs.management.screen import harmless
+from pgjobs.management.drained import left_behind
+from pgjobs.management.screen import clean, harmless
 from pgjobs.queue.names import unknown
 from pgjobs.worker.kinds import known_kinds
 from pgjobs.worker.options import WorkerOptions
@@ -47,7 +48,7 @@ class Command(BaseCommand):
             type=float,
             help=f"for running jobs after SIGTERM (default {s.shutdown_grace_seconds:g})",
         )
-        add("--drain", action="store_true", help="end when nothing is runnable")
+        add("--drain", action="store_true", help="end when nothing is runnable, and say what is left")
         add(
             "--health-port", type=int, help="answer /live and /ready over HTTP at this port (0: any free one)"
         )
@@ -90,8 +91,16 @@ class Command(BaseCommand):
                 f"file that can be written."
             ) from error
         code = Supervisor(worker_options, probes).run()
+        if options["drain"]:
+            self._tell_what_is_left(queues)
         if code:
             sys.exit(code)
+
+    def _tell_what_is_left(self, queues: tuple[str, ...]) -> None:
+        try:
+            self.stdout.write(harmless(left_behind(queues, using=get_settings().database)))
+        except Error as error:
+            self.stdout.write(f"The drain is over; what is left cannot be told: {clean(error)}")
 
     def _doubt(self, queues: tuple[str, ...]) -> None:
         """Queues that are new are served all the same: their jobs may come later."""
