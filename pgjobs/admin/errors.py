@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from pgjobs.admin import audited, bulkplan, errordetail, errorrows, errorverbs, navigation
@@ -15,7 +14,6 @@ from pgjobs.admin.joblist import LedToJobAdmin
 from pgjobs.admin.limits import panel
 from pgjobs.admin.pages import FRAGMENT
 from pgjobs.health.errors import error_groups
-from pgjobs.queue.proxies import ErrorGroup
 from pgjobs.queue.standing import OPEN
 from pgjobs.queue.states import JobStatus
 
@@ -24,7 +22,6 @@ _FLAGS = ("lately", "new")
 _NAMES = ("queue", "job_type")
 
 
-@admin.register(ErrorGroup)
 class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of causes in the place of a list of rows; the id of a cause is its fingerprint."""
 
