@@ -1,7 +1,8 @@
 """What Django calls when it starts."""
 
 from django.apps import AppConfig
-from django.utils.module_loading import autodiscover_modules
+from django.utils.functional import SimpleLazyObject
+from django.utils.module_loading import autodiscover_modules, import_string
 
 
 class PgJobsConfig(AppConfig):
@@ -18,10 +19,10 @@ class PgJobsConfig(AppConfig):
         from pgjobs.queue.registry import registry
         from pgjobs.workflows.models import Execution
         from pgjobs.workflows.registry import workflows
-        from pgjobs.workflows.verbs import Verbs
         from pgjobs.workflows.waits import jobs_ended
 
-        Execution.verbs = Verbs()
+        # What is done to an execution by hand is loaded when it is done: most processes do nothing of the kind.
+        Execution.verbs = SimpleLazyObject(lambda: import_string("pgjobs.workflows.verbs.Verbs")())
         subscribe(jobs_ended)
         autodiscover_modules("jobs", "workflows")
         registry.resolve()

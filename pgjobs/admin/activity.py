@@ -6,7 +6,6 @@ import datetime as dt
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
@@ -31,7 +30,6 @@ _BAD = {"error_new", "job_died", "lease_reclaimed", "execution_failed"}
 _HELD = {"paused", "execution_paused"}
 
 
-@admin.register(Activity)
 class ActivityAdmin(ListPage, ReadOnlyAdmin):
     """The latest first; what is older is a page further."""
 

@@ -48,7 +48,6 @@ class DecisionForm(forms.Form):
         return given
 
 
-@admin.register(Wait)
 class ApprovalAdmin(RowPage, ReadOnlyAdmin):
     """Open approvals, the one that is due first at the top; for viewers of waits all of them, else one's own."""
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from pgjobs.admin import audited, jobfacts
 from pgjobs.admin.frames import RowPage
 from pgjobs.admin.readonly import ReadOnlyAdmin
-from pgjobs.queue.models import ArchivedJob
 
 
-@admin.register(ArchivedJob)
 class ArchivedJobAdmin(RowPage, ReadOnlyAdmin):
     """Reached by id, from the list and the page of jobs; the archive has no list of its own."""
 

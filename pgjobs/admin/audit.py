@@ -64,7 +64,6 @@ class KindFilter(NamedFilter):
         return OperatorAction.Target.values
 
 
-@admin.register(OperatorAction)
 class AuditAdmin(ReadOnlyAdmin):
     """All operations, the latest first."""
 

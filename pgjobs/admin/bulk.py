@@ -23,7 +23,6 @@ from pgjobs.admin.verbs import ReasonForm, actor_of, back, denied, lacking, stat
 from pgjobs.admin.window import LARGEST_ID
 from pgjobs.bulk import control, runner
 from pgjobs.bulk.filters import COUNT_LIMIT, in_words
-from pgjobs.bulk.models import BulkOperation
 from pgjobs.bulk.states import ENDED, BulkState
 from pgjobs.conf import get_settings
 from pgjobs.queue import rights, stats
@@ -53,7 +52,6 @@ class StateFilter(NamedFilter):
         return BulkState.values
 
 
-@admin.register(BulkOperation)
 class BulkAdmin(RowPage, ReadOnlyAdmin):
     """All bulk operations, the latest first: the log of incidents."""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from pgjobs.admin import audited, bulkplan, errordetail, errorrows, errorverbs, navigation
@@ -16,7 +15,6 @@ from pgjobs.admin.limits import PANEL_SECONDS, limited, panel
 from pgjobs.admin.pages import FRAGMENT
 from pgjobs.health.errorgroup import heard_of
 from pgjobs.health.errors import error_groups
-from pgjobs.queue.proxies import ErrorGroup
 from pgjobs.queue.standing import OPEN
 from pgjobs.queue.states import JobStatus
 
@@ -25,7 +23,6 @@ _FLAGS = ("lately", "new")
 _NAMES = ("queue", "job_type")
 
 
-@admin.register(ErrorGroup)
 class ErrorAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of causes in the place of a list of rows; the id of a cause is its fingerprint."""
 

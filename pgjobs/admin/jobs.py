@@ -29,7 +29,6 @@ from pgjobs.admin.readonly import BoundedChangeList
 from pgjobs.conf import get_settings
 from pgjobs.queue import stats
 from pgjobs.queue.models import Job, JobResult
-from pgjobs.queue.proxies import DeadJob
 from pgjobs.queue.states import JobStatus
 from pgjobs.queue.stats import COUNT_LIMIT
 
@@ -57,7 +56,6 @@ _TABS = (
 )
 
 
-@admin.register(Job)
 class JobAdmin(JobPage, JobListAdmin):
     """All jobs, the newest first."""
 
@@ -141,7 +139,6 @@ class JobAdmin(JobPage, JobListAdmin):
         return job.lease_owner or job.completed_by or "-"
 
 
-@admin.register(DeadJob)
 class DeadJobAdmin(LedToJobAdmin):
     """What ended without success, the latest first: dead jobs, or the failed, as the tab says."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -21,7 +20,6 @@ from pgjobs.health.overview import overview
 from pgjobs.health.verdict import Problem, Verdict
 from pgjobs.queue import pauses, rights
 from pgjobs.queue.models import Job
-from pgjobs.queue.proxies import Overview
 from pgjobs.queue.stats import COUNT_LIMIT
 
 _PROBLEMS = 10
@@ -31,7 +29,6 @@ _PAUSABLE = {"queue": pauses.QUEUE, "job_type": pauses.TYPE}
 _MARKS = {"ok": "✓", "problem": "●", "unknown": "?"}
 
 
-@admin.register(Overview)
 class OverviewAdmin(ListPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import path, reverse
@@ -28,7 +28,6 @@ from pgjobs.health.queues import QueueRow, queue_rows
 from pgjobs.health.reading import Reader
 from pgjobs.queue import pauses, rights, stats
 from pgjobs.queue.models import Job
-from pgjobs.queue.proxies import Queue
 
 _SECONDS = 10
 _OLDEST = 20
@@ -44,7 +43,6 @@ class PauseForm(forms.Form):
     minutes = forms.IntegerField(min_value=1, max_value=525_600, required=False)
 
 
-@admin.register(Queue)
 class QueueAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a queue is its name."""
 

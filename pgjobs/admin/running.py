@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -21,14 +20,12 @@ from pgjobs.conf import get_settings
 from pgjobs.health.workers import SILENT
 from pgjobs.queue import rollups, stats
 from pgjobs.queue.models import Minute, Worker
-from pgjobs.queue.proxies import RunningJob
 from pgjobs.queue.states import JobStatus
 
 SHOWN = 500
 _FILTERS = {"queue": "queue", "job_type": "job_type", "worker": "lease_owner"}
 
 
-@admin.register(RunningJob)
 class RunningJobAdmin(ListPage, LedToJobAdmin):
     """A table that refreshes itself; as many rows as the workers have slots."""
 

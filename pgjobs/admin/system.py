@@ -10,7 +10,6 @@ from typing import Any
 
 import django
 import psycopg
-from django.contrib import admin
 from django.http import HttpRequest
 
 from pgjobs import __version__, redaction
@@ -26,12 +25,10 @@ from pgjobs.doctor.indexes import sizes
 from pgjobs.doctor.project import behind_pooler
 from pgjobs.doctor.tables import tables
 from pgjobs.queue import rights
-from pgjobs.queue.proxies import System
 
 _REVEAL = rights.right("job", "reveal").permission
 
 
-@admin.register(System)
 class SystemAdmin(ListPage, LedToJobAdmin):
     """Checks in the place of a list of rows."""
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -19,7 +18,6 @@ from pgjobs.admin.limits import LIST_SECONDS, PANEL_SECONDS, limited, panel
 from pgjobs.health.errors import error_groups
 from pgjobs.health.tasktypes import MOST, RANGES, Span, Sums, TaskDetail, TaskRow, task_detail, task_table
 from pgjobs.queue import pauses, rights
-from pgjobs.queue.proxies import TaskType
 from pgjobs.queue.registry import registry
 
 _SHOWN = 500
@@ -44,7 +42,6 @@ _COLUMNS: dict[str, tuple[str, _Key]] = {
 }
 
 
-@admin.register(TaskType)
 class TaskTypeAdmin(ListPage, RowPage, LedToJobAdmin):
     """A page of figures in the place of a list of rows; the id of a type is its name."""
 

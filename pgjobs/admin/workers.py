@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from django.contrib import admin
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -18,7 +17,7 @@ from pgjobs.admin.readonly import ReadOnlyAdmin
 from pgjobs.conf import get_settings
 from pgjobs.health.reading import Reader
 from pgjobs.health.workers import WorkerRow, read_workers
-from pgjobs.queue.models import Job, Worker
+from pgjobs.queue.models import Job
 from pgjobs.queue.states import JobStatus
 
 _SECONDS = 5
@@ -33,7 +32,6 @@ _KINDS = {
 }
 
 
-@admin.register(Worker)
 class WorkerAdmin(ListPage, RowPage, ReadOnlyAdmin):
     """One row per process, the present ones first."""
 

@@ -62,7 +62,6 @@ class WorkflowFilter(NamedFilter):
         return workflows.names()
 
 
-@admin.register(Execution)
 class ExecutionAdmin(WorkflowPage, ReadOnlyAdmin):
     """All executions in the live tables, the newest first."""
 

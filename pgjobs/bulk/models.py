@@ -7,6 +7,9 @@ from django.db.models.functions import Now
 
 from pgjobs.bulk.states import BulkState
 
+RUNNING_SQL = "EXISTS (SELECT 1 FROM pgjobs_bulkoperation WHERE state = 'running')"
+"""An SQL expression: whether any is to be carried on."""
+
 
 class BulkOperation(models.Model):
     """One verb on all jobs that match a filter. The cursor moves in the transaction that moves the jobs."""

@@ -26,9 +26,6 @@ logger = logging.getLogger("pgjobs.bulk")
 BATCH = 500
 """Most jobs of one transaction."""
 
-RUNNING_SQL = "EXISTS (SELECT 1 FROM pgjobs_bulkoperation WHERE state = 'running')"
-"""An SQL expression: whether :func:`running` would name any."""
-
 _BUSY = 0.5  # seconds until a batch is tried again that met a lock
 _LONGEST_SLEEP = 10.0  # seconds, however slow the pace: somebody may stop it
 _MOST_CONFLICTS = 200

@@ -6,7 +6,6 @@ import logging
 import math
 import random
 
-from pgjobs.bulk.runner import hold, run_batch, running
 from pgjobs.connections import OUTAGE, sqlstate
 from pgjobs.worker import clock
 
@@ -56,6 +55,8 @@ class BulkCarrier:
         now = clock.now()
         if now < self._due:
             return
+        from pgjobs.bulk.runner import running  # verbs and filters: none of it before there is one
+
         self._due = now + _AGAIN  # whatever comes of it: claims have their turn in between
         self._next = {pk: self._next.get(pk, 0.0) for pk in running(using=self._using)}
         self._looked_at = clock.now()
@@ -71,6 +72,8 @@ class BulkCarrier:
 
     def _batch(self, pk: int) -> float:
         """Seconds until the next one of this operation. What its own fault stops does not stop the worker."""
+        from pgjobs.bulk.runner import hold, run_batch
+
         try:
             batch = run_batch(pk, by=self._name, using=self._using)
         except Exception as error:

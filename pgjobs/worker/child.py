@@ -10,9 +10,11 @@ def main(arguments: list[str]) -> int:
     import django
 
     django.setup()
+    from pgjobs.worker import memory
     from pgjobs.worker.options import WorkerOptions
     from pgjobs.worker.process import WorkerProcess
 
+    memory.give_back()
     options_json, *descriptors = arguments
     return WorkerProcess(WorkerOptions.from_json(options_json), *map(int, descriptors)).run()
 

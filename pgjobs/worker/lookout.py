@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgjobs.bulk.runner import RUNNING_SQL
+from pgjobs.bulk.models import RUNNING_SQL
 from pgjobs.connections import rows
 from pgjobs.leases.due import outlook_sql, suspect_sql
 from pgjobs.leases.reap import lapse_sql

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from pgjobs.codec import storable_text
@@ -44,10 +43,14 @@ def _is_projects(file: str) -> bool:
     path = Path(file)
     if file.startswith("<") or {"site-packages", "dist-packages"} & set(path.parts):
         return False
-    return not any(path.is_relative_to(folder) for folder in _FOREIGN)
+    return not any(path.is_relative_to(folder) for folder in _foreign())
 
 
-_FOREIGN = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parent.parent)
+@cache
+def _foreign() -> tuple[str | Path, ...]:
+    import sysconfig  # its thousand variables of Python's build are a megabyte: not before something fails
+
+    return sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parent.parent
 
 
 def _message(error: BaseException) -> str:

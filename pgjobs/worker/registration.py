@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import platform
 import secrets
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -120,7 +120,7 @@ def code_version() -> str:
 
 def _runtime() -> dict[str, str]:
     return {
-        "python": platform.python_version(),
+        "python": sys.version.partition(" ")[0],
         "django": django.get_version(),
         "psycopg": psycopg.__version__,
     }

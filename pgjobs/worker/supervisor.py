@@ -18,7 +18,7 @@ from pgjobs.conf import get_settings
 from pgjobs.leases.due import suspects_free, suspects_waiting
 from pgjobs.leases.reap import reap_owner
 from pgjobs.leases.release import release_owner, still_owned
-from pgjobs.worker import clock, registration
+from pgjobs.worker import clock, memory, registration
 from pgjobs.worker.children import Child, start
 from pgjobs.worker.kinds import JOBS, KINDS, Kind, known_kinds
 from pgjobs.worker.options import START_AHEAD, SUSPECTS, WorkerOptions
@@ -75,6 +75,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise; return the exit code."""
+        memory.give_back()
         previous = self._install_signals()
         try:
             if self._probes is not None:

@@ -27,7 +27,6 @@ from pgjobs.worker.hygiene import clean_up
 from pgjobs.worker.problems import describe
 from pgjobs.worker.recorder import EndRequest, OpenRequest, ReadRequest, Recorder, StepRequest
 from pgjobs.worker.service import RECONNECT
-from pgjobs.workflows.async_context import run_body
 from pgjobs.workflows.durable import Enough, Recording
 from pgjobs.workflows.journal import StepRow, record_here
 from pgjobs.workflows.lifecycle import NewExecution, NewWait, Standing, fail, finish, pause, postpone
@@ -97,6 +96,10 @@ class Turns:
         self, definition: Definition, replay: Replay, turn: Turn, holding: Holding
     ) -> Callable[..., None] | None:
         """Call the body; how its end is written, or None when it has not come to one."""
+        from pgjobs.workflows.async_context import (
+            run_body,
+        )  # and all that a body may call: with the first one
+
         try:
             arguments = codec.loads(holding.execution.input)
             output = run_body(definition.function, replay, arguments)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -152,3 +153,9 @@ async def async_effect(ctx: Any, key: str) -> str:
 
 
 from tests.jobsapp import misbehaving  # noqa: E402, F401 - registers its handlers; it needs those above
+
+
+@job()
+def modules() -> list[str]:
+    """What this process has imported."""
+    return sorted(sys.modules)
