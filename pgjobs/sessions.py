@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.backends.postgresql.base import ServerBindingCursor
 from django.db.backends.signals import connection_created
 
 from pgjobs.conf import get_settings
+
+if TYPE_CHECKING:
+    import psycopg
 
 Result = TypeVar("Result")
 
@@ -77,6 +78,8 @@ def answered(using: str, sql: str, params: Any, answer: Callable[[Any], Result])
 
 def _cursor(connection: BaseDatabaseWrapper) -> Any:
     """The one cursor of a session that sends parameters apart from the text: to make one takes a tenth of an INSERT."""
+    from django.db.backends.postgresql.base import ServerBindingCursor  # loads the driver
+
     raw: Any = connection.connection
     cursor = getattr(raw, _OWN, None)
     if cursor is None or cursor.closed:

@@ -24,7 +24,7 @@ REPAIR_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
 
 _DUE = """
-SELECT id, wake_at::text, execution_id FROM pgjobs_wait
+SELECT id, wake_at::text AS written, execution_id FROM pgjobs_wait
 WHERE resolved_at IS NULL AND wake_at IS NOT NULL AND wake_at <= statement_timestamp()
   AND (wake_at, id) > (%(wake_at)s::timestamptz, %(id)s)
 ORDER BY wake_at, id LIMIT %(limit)s"""

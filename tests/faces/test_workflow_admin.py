@@ -381,9 +381,8 @@ def test_a_post_from_another_site_is_refused() -> None:
 def test_a_form_that_makes_no_sense_decides_nothing(field: str, value: str) -> None:
     asked = approval()
     data = {"decision": "approve", "shown_hash": asked.context_hash, field: value}
-    response = client_of("root", is_superuser=True).post(
-        reverse("admin:pgjobs_wait_decide", args=[asked.pk]), data
-    )
+    root = client_of("root", is_superuser=True)
+    response = root.post(reverse("admin:pgjobs_wait_decide", args=[asked.pk]), data)
 
     assert "Nothing was decided" in said(response) and field in said(response)
     assert status(asked.execution) == "waiting"

@@ -21,7 +21,6 @@ NOT_NEEDED = (
     "pgjobs.metrics",
     "pgjobs.queue.control",
     "pgjobs.queue.editing",
-    "pgjobs.queue.stats",
     "pgjobs.urls",
     "pgjobs.worker.children",
     "pgjobs.worker.probes",

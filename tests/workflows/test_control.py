@@ -190,7 +190,7 @@ def test_a_command_that_leaves_something_as_it_is_ends_with_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     paused = execution("paused")
-    with pytest.raises(CommandError, match="1 of 2 were left"):
+    with pytest.raises(CommandError, match="Left as before: 1 of 2"):
         call_command("pgjobs_resume", "--execution", str(paused.pk), "4711")
     assert "execution 4711: there is no such execution" in capsys.readouterr().out
     assert status(paused) == "enqueued"
