@@ -43,7 +43,7 @@ class Settings:
     concurrency: int = 10
     """Jobs that one worker process runs at a time."""
     max_prefetch: int = 400
-    """Short jobs that a process may hold beyond those that run; long jobs are never claimed ahead."""
+    """Jobs that a process may hold beyond those that run: short ones, and others a moment before a slot is free."""
     processes: int = 1
     """Worker processes of one ``runworkers``."""
     isolated_processes: int = 2

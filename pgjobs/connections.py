@@ -30,10 +30,13 @@ _TRIES = 8
 _BRIEFLY = "50ms"
 
 
-def rows(using: str, sql: str, params: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement and return what it returns. A statement of its own is :func:`retrying`."""
+def rows(using: str, sql: str, params: dict[str, Any], *, often: bool = False) -> list[tuple[Any, ...]]:
+    """Run one statement and return what it returns. A statement of its own is :func:`retrying`.
 
-    return retrying(using, lambda: sessions.answered(using, sql, params, _all))
+    ``often``: as :func:`pgjobs.sessions.answered` has it.
+    """
+
+    return retrying(using, lambda: sessions.answered(using, sql, params, _all, often=often))
 
 
 def row(using: str, sql: str, params: Sequence[Any] | dict[str, Any]) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ logger = logging.getLogger("pgjobs.sessions")
 UNKNOWN_STATEMENT = {"26000", "42P05", "0A000"}
 """No statement of that name; one is there already; its result would have other columns than when it was planned."""
 
+_AFTER = 4  # uses
 _KEPT = 32  # statements; a plan of a claim takes the server some 200 kB
 
 PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
@@ -58,10 +59,13 @@ def keep_statements(using: str) -> None:
     _keepers.using = using
 
 
-def answered(using: str, sql: str, params: Any, answer: Callable[[Any], Result]) -> Result:
+def answered(
+    using: str, sql: str, params: Any, answer: Callable[[Any], Result], *, often: bool = False
+) -> Result:
     """Execute a statement, in full or by its name, and return what ``answer`` reads from the cursor.
 
-    Where Django collects what is sent (``DEBUG``), it is sent in full: it cannot show the other.
+    One that is sent ``often`` is kept from its first use, others when they have shown that they come again: to keep
+    one takes a round trip. Where Django collects what is sent (``DEBUG``) all is sent in full, which it can show.
     """
     connection = connections[using]
     if connection.connection is None:
@@ -71,8 +75,14 @@ def answered(using: str, sql: str, params: Any, answer: Callable[[Any], Result])
             cursor.execute(sql, params)
             return answer(cursor)
     connection.validate_thread_sharing()
+    raw: Any = connection.connection
     cursor = connection.make_cursor(_cursor(connection))
-    cursor.execute(sql, params)
+    usual = raw.prepare_threshold
+    raw.prepare_threshold = 0 if often else usual
+    try:
+        cursor.execute(sql, params)
+    finally:
+        raw.prepare_threshold = usual
     return answer(cursor)
 
 
@@ -120,7 +130,7 @@ def _opened(connection: BaseDatabaseWrapper, **_: Any) -> None:
     with connection.cursor() as plain:
         plain.execute(_PLAN_SO, [raw.info.backend_pid])
         if plain.fetchone():
-            raw.prepare_threshold, raw.prepared_max = 0, _KEPT
+            raw.prepare_threshold, raw.prepared_max = _AFTER, _KEPT
 
 
 connection_created.connect(_opened, dispatch_uid="pgjobs.sessions")

@@ -37,13 +37,16 @@ MEANINGS = {
     "claim_p95_ms": Meaning("claim statement, p95", "ms"),
     "claim_rows": Meaning("jobs a claim brings, mean", "jobs"),
     "enqueue_single_per_second": Meaning("enqueue, one job a commit", "jobs/s"),
-    "single_of_insert": Meaning("enqueue, part of a bare INSERT and commit", "", Mark(0.8, True)),
+    "single_of_insert": Meaning("enqueue, part of a bare INSERT and commit", ""),
+    "single_kept_of_insert": Meaning("the same, with Django's prepare_threshold", "", Mark(0.8, True)),
     "enqueue_bulk_per_second": Meaning("enqueue_many", "jobs/s", Mark(20_000, True)),
     "bulk_of_copy": Meaning("enqueue_many, part of a bare COPY", "", Mark(0.6, True)),
     "pickup_p50_ms": Meaning(
         "pick-up by an idle worker, commit sent to handler begun, p50", "ms", Mark(2, False)
     ),
     "pickup_p99_ms": Meaning("the same, p99", "ms", Mark(6, False)),
+    "pickup_after_p50_ms": Meaning("pick-up, commit answered to handler begun, p50", "ms"),
+    "pickup_after_p99_ms": Meaning("the same, p99", "ms"),
     "idle_statements_per_second": Meaning("statements of an idle worker", "1/s", Mark(1, False)),
     "idle_rss_mb": Meaning("memory of an idle worker process, resident", "MB", Mark(60, False)),
     "idle_pss_mb": Meaning("the same, shared pages divided among their users", "MB"),

@@ -33,7 +33,7 @@ def pointed_at(url: str, media: Path, *, page_delay: float) -> Iterator[None]:
     inherited = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
-        with override_settings(MEDIA_ROOT=str(media)):
+        with override_settings(MEDIA_ROOT=str(media), DEBUG=False):
             yield
     finally:
         connection.close()

@@ -129,7 +129,7 @@ def leased(model: type[LeasedRow], columns: tuple[str, ...], asked: Asked) -> li
 
 
 def _claimed(sql: str, params: dict[str, Any], using: str) -> list[tuple[Any, ...]]:
-    return sorted(rows(using, sql, params), key=_ORDER)
+    return sorted(rows(using, sql, params, often=True), key=_ORDER)
 
 
 @lru_cache

@@ -157,7 +157,7 @@ def _settle_unless_locked(special: list[Ended], *, using: str) -> set[int]:
 
 def settle_nothing(*, using: str) -> None:
     """The statement of most settlements, for none: the session is then open, and knows its plan."""
-    rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, as_given(()))
+    rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, as_given(()), often=True)
 
 
 def landed(ended: Sequence[Ended], *, using: str) -> set[int]:
@@ -307,9 +307,9 @@ def _write(writes: list[tuple[ClaimedJob, Written]], *, using: str) -> set[int]:
 def _succeed(jobs: list[ClaimedJob], results: list[str | None], *, using: str) -> set[int]:
     params = _leases(jobs)
     if any(result is not None for result in results):
-        found = rows(using, _SUCCEED_SQL, params | {"results": results})
+        found = rows(using, _SUCCEED_SQL, params | {"results": results}, often=True)
     else:
-        found = rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, params)
+        found = rows(using, _SUCCEED_WITHOUT_RESULTS_SQL, params, often=True)
     return {pk for (pk,) in found}
 
 

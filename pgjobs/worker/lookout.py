@@ -55,7 +55,9 @@ class Lookout:
 
     def look(self) -> View:
         """Ask once."""
-        ((due, seconds, lapse, suspects, wait, bulk),) = rows(self._using, self._sql, self._params)
+        ((due, seconds, lapse, suspects, wait, bulk),) = rows(
+            self._using, self._sql, self._params, often=True
+        )
         return View(due, _or_never(seconds), _or_never(lapse), suspects, _or_never(wait), bulk)
 
 

@@ -46,7 +46,7 @@ def in_a_service(work: Callable[[], Any]) -> Any:
 
 
 def asked(sql: str = "SELECT %(n)s::int + 1", n: int = 1) -> Any:
-    return rows(QUEUE, sql, {"n": n})[0][0]
+    return rows(QUEUE, sql, {"n": n}, often=True)[0][0]
 
 
 def plainly(sql: str) -> Any:
@@ -104,9 +104,9 @@ def test_a_schema_that_changes_under_a_kept_statement() -> None:
     def work() -> Any:
         done("CREATE TABLE kept_sample AS SELECT 1 AS number")
         try:
-            first = rows(QUEUE, "SELECT * FROM kept_sample", {})
+            first = rows(QUEUE, "SELECT * FROM kept_sample", {}, often=True)
             done("ALTER TABLE kept_sample ADD word text DEFAULT 'new'")
-            return first, rows(QUEUE, "SELECT * FROM kept_sample", {})
+            return first, rows(QUEUE, "SELECT * FROM kept_sample", {}, often=True)
         finally:
             done("DROP TABLE kept_sample")
 

@@ -15,10 +15,14 @@ os.environ.setdefault("SECRET_KEY", "benchmark")
 django.setup()
 
 from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
 
 from example_project.benchmark.jobs import noop, noted  # noqa: E402
 from example_project.benchmark.workflows import counting  # noqa: E402
 from example_project.demo.crew import MANAGE  # noqa: E402
+
+# No pooler is before the server of a benchmark.
+connection.settings_dict["OPTIONS"]["prepare_threshold"] = 5
 
 
 def prepare() -> None:
