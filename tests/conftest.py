@@ -21,10 +21,12 @@ from tests.support.workers import Spawner
 SERVER_SETTINGS = {"client_connection_check_interval": "500ms"}
 
 
-if os.environ.get("PGJOBS_TEST_PREPARE", "") not in ("", "0"):
+PREPARED = os.environ.get("PGJOBS_TEST_PREPARE", "") not in ("", "0")
+if PREPARED:
     # As with Django's OPTIONS["prepare_threshold"]: whatever pgjobs sends is prepared, and its parameters travel apart.
     def prepare_everything(connection: Any, **_: Any) -> None:
-        connection.connection.prepare_threshold = 0
+        if connection.vendor == "postgresql":
+            connection.connection.prepare_threshold = 0
 
     connection_created.connect(prepare_everything)
 
@@ -32,6 +34,10 @@ if os.environ.get("PGJOBS_TEST_PREPARE", "") not in ("", "0"):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if own_database.ON:
         own_database.allow_every_database(items)
+    if PREPARED:
+        for item in items:
+            if item.get_closest_marker("unprepared"):
+                item.add_marker(pytest.mark.skip("every session of this run keeps statements"))
 
 
 @pytest.fixture(scope="session")

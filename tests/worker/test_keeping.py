@@ -14,7 +14,7 @@ from pgjobs.worker.hygiene import clean_up
 from tests.support.waiting import wait_until
 from tests.worker.observation import database_says
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.unprepared]
 
 STATE = (
     "SELECT pg_backend_pid(), current_setting('work_mem'), to_regclass('pg_temp.left_over')::text, "

@@ -16,7 +16,7 @@ from tests.worker.conftest import Spawn
 from tests.worker.observation import sessions as observed
 from tests.worker.observation import wait_ended
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.unprepared]
 
 KEPT = "SELECT count(*) FROM pg_prepared_statements"
 

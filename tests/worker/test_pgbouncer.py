@@ -40,6 +40,7 @@ from tests.workflows.test_engine_waits import (  # noqa: F401
 from tests.workflows.test_gather import test_failing_dead_and_killing_jobs  # noqa: F401
 
 pytestmark = [
+    pytest.mark.unprepared,
     pytest.mark.workers,
     pytest.mark.skipif(
         program() is None, reason="PgBouncer is not installed (Debian: apt install pgbouncer)"
