@@ -68,6 +68,7 @@ def answered(
     one takes a round trip. Where Django collects what is sent (``DEBUG``) all is sent in full, which it can show.
     """
     connection = connections[using]
+    connection.close_if_health_check_failed()
     if connection.connection is None:
         connection.ensure_connection()
     if not keeps(using) or connection.queries_logged:
@@ -95,7 +96,8 @@ def _cursor(connection: BaseDatabaseWrapper) -> Any:
     if cursor is None or cursor.closed:
         usual, raw.cursor_factory = raw.cursor_factory, ServerBindingCursor
         try:
-            cursor = connection.create_cursor()
+            with connection.wrap_database_errors:
+                cursor = connection.create_cursor()
         finally:
             raw.cursor_factory = usual
         setattr(raw, _OWN, cursor)
@@ -122,9 +124,8 @@ def keep_no_longer(using: str) -> bool:
 def _opened(connection: BaseDatabaseWrapper, **_: Any) -> None:
     if connection.alias != getattr(_keepers, "using", None) or _refused.is_set():
         return
-    if (
-        not get_settings().prepare or "pool" in connection.settings_dict["OPTIONS"]
-    ):  # who borrows it next did not ask
+    # Who borrows a session of a pool next did not ask for what is set here.
+    if not get_settings().prepare or "pool" in connection.settings_dict["OPTIONS"]:
         return
     raw: Any = connection.connection
     with connection.cursor() as plain:

@@ -36,6 +36,8 @@ class _Session:
     raw: psycopg.Connection[Any]
     traits: tuple[object, ...]
     born: float = field(default_factory=clock.now)
+    direct: bool = False
+    """Whether no pooler was found between."""
     params: dict[str, Any] | None = None
     """What it was opened with."""
     given_at: float = 0.0
@@ -50,8 +52,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 _lock = threading.Lock()
 _kept: dict[str, list[_Session]] = {}
-_direct: dict[str, bool] = {}
-"""By alias, whether there is no pooler between."""
+_pooled: set[str] = set()
+"""Aliases with a pooler between. Where none is, each session is asked: one may be put there while this runs."""
 _begun = threading.Event()
 
 
@@ -83,7 +85,7 @@ def keep(connection: BaseDatabaseWrapper) -> bool:
     if session is None or not _begun.is_set() or not _fit(connection, session):
         return False
     try:
-        if not _reached(connection.alias, session.raw):
+        if not _reached(connection.alias, session):
             return False
         session.raw.execute("DISCARD ALL")
     except psycopg.Error:
@@ -138,31 +140,36 @@ def _traits(raw: Any) -> tuple[object, ...]:
     return tuple(getattr(raw, name) for name in names)
 
 
-def _reached(alias: str, raw: psycopg.Connection[Any]) -> bool:
-    if alias not in _direct:
-        _direct[alias] = is_direct(raw)
-    return _direct[alias]
+def _reached(alias: str, session: _Session) -> bool:
+    if not session.direct and alias not in _pooled:
+        session.direct = is_direct(session.raw)
+        if not session.direct:
+            _pooled.add(alias)
+    return session.direct
 
 
 def _take_or(
     connect: Callable[[dict[str, Any]], Any], connection: BaseDatabaseWrapper, params: dict[str, Any]
 ) -> Any:
-    """A session that was kept, in place of Django's ``get_new_connection``; a new one where there is none."""
-    while session := _take(connection.alias, params):
-        if _lives(session.raw, ask=connection.settings_dict["CONN_HEALTH_CHECKS"]):
+    """A session that was kept, in place of Django's ``get_new_connection``; a new one where there is none.
+
+    Those that were opened with other parameters are closed: where the password is a new one each time, nobody would
+    take them, and every job would leave one more.
+    """
+    ask = connection.settings_dict["CONN_HEALTH_CHECKS"]
+    while session := _take(connection.alias):
+        if session.params == params and _lives(session.raw, ask=ask):
             _thread.sessions[connection.alias] = session
             return session.raw
         session.raw.close()
     return connect(params)
 
 
-def _take(alias: str, params: dict[str, Any]) -> _Session | None:
+def _take(alias: str) -> _Session | None:
     """The one that was given last, so that those that are too many are given up."""
     with _lock:
-        kept = _kept.get(alias, [])
-        if kept and kept[-1].params == params:
-            return kept.pop()
-    return None
+        kept = _kept.get(alias)
+        return kept.pop() if kept else None
 
 
 def _lives(raw: psycopg.Connection[Any], *, ask: bool) -> bool:

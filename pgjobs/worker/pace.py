@@ -17,11 +17,10 @@ _HORIZON = (
 _WEIGHT = 0.05  # of the newest job in the moving average
 _QUICKEST = 1e-4
 
-_BEFORE = (
-    0.03  # seconds before a foreseen end that the next job is claimed: many processes may do so at one moment
-)
+# Seconds before a foreseen end that the next job is claimed: many processes may do so at one moment.
+_BEFORE = 0.03
 _ALIKE = 0.015  # seconds by which the last jobs of a type may differ for the next one's end to be foreseen
-_LAST = 2
+_LAST = 2  # times of a type that are remembered
 
 
 class Pace:

@@ -96,9 +96,8 @@ class Turns:
         self, definition: Definition, replay: Replay, turn: Turn, holding: Holding
     ) -> Callable[..., None] | None:
         """Call the body; how its end is written, or None when it has not come to one."""
-        from pgjobs.workflows.async_context import (
-            run_body,
-        )  # and all that a body may call: with the first one
+        # With the first body comes all that a body may call.
+        from pgjobs.workflows.async_context import run_body
 
         try:
             arguments = codec.loads(holding.execution.input)

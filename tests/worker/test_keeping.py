@@ -1,5 +1,6 @@
 """Sessions that are kept from one job to the next: only clean ones, only for a moment, and never by a job."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,6 +29,7 @@ CHANGES = (
     "LISTEN left_over",
 )
 GONE = "count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+OF_OTHERS = "FROM pg_stat_activity WHERE application_name ~ %s AND pid <> pg_backend_pid()"
 Job = Callable[[], Any]
 
 
@@ -147,3 +149,34 @@ def test_what_ran_long_keeps_none_and_what_is_kept_is_given_up(slot: Callable[..
     keeping.give_up(idle=0)
 
     wait_until(lambda: database_says(GONE, short))
+
+
+def test_sessions_that_nobody_can_take_do_not_pile_up(
+    slot: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the password is a new one each time; here it is the name."""
+    backend, numbers = type(connections["default"]), itertools.count()
+    usual = backend.get_connection_params
+
+    def params(wrapper: Any) -> dict[str, Any]:
+        return {**usual(wrapper), "application_name": f"rotating {next(numbers)}"}
+
+    monkeypatch.setattr(backend, "get_connection_params", params)
+
+    found = slot(state, state, state)
+
+    assert len({pid for pid, *_ in found}) == 3
+    wait_until(lambda: database_says(f"count(*) = 1 {OF_OTHERS}", "^rotating"))
+
+
+def test_a_pooler_that_is_put_between_meanwhile_is_noticed(
+    slot: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, again = slot(state, state)
+    keeping.give_up(idle=0)
+    monkeypatch.setattr(keeping, "_pooled", set())
+    monkeypatch.setattr(keeping, "is_direct", lambda session: False)
+
+    first, second = slot(state, state)
+
+    assert before == again and first[0] != second[0]

@@ -100,6 +100,22 @@ def test_a_statement_that_is_gone_is_sent_in_full(caplog: pytest.LogCaptureFixtu
     assert "nothing is kept from now on" in caplog.text
 
 
+def test_a_session_that_keeps_is_asked_for_its_health_as_others_are() -> None:
+    """Of a web process with ``prepare_threshold``, at the first statement of a request."""
+
+    def work() -> Any:
+        asked()
+        own = connections[QUEUE]
+        with own.copy().cursor() as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [own.connection.info.backend_pid])
+            other.close()
+            other.db.close()
+        own.health_check_enabled, own.health_check_done = True, False
+        return asked()
+
+    assert in_a_service(work) == 2
+
+
 def test_a_schema_that_changes_under_a_kept_statement() -> None:
     def work() -> Any:
         done("CREATE TABLE kept_sample AS SELECT 1 AS number")
