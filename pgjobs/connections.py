@@ -64,7 +64,7 @@ def retrying(using: str, work: Callable[[], Result]) -> Result:
             return work()
         except DatabaseError as error:
             state = sqlstate(error)
-            gone = state in sessions.UNKNOWN_STATEMENT and sessions.keep_no_longer(using)
+            gone = state in sessions.UNKNOWN_STATEMENT and sessions.keep_no_longer(using, state)
             if tried == _TRIES - 1 or _of_the_caller(using):
                 raise
             if gone:

@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 
 logger = logging.getLogger("pgjobs.sessions")
 
-UNKNOWN_STATEMENT = {"26000", "42P05", "0A000"}
+_CHANGED = "0A000"
+UNKNOWN_STATEMENT = {"26000", "42P05", _CHANGED}
 """No statement of that name; one is there already; its result would have other columns than when it was planned."""
 
 _AFTER = 4  # uses
@@ -109,13 +110,16 @@ def keeps(using: str) -> bool:
     return getattr(connections[using].connection, "prepare_threshold", None) is not None
 
 
-def keep_no_longer(using: str) -> bool:
-    """Send everything in full from now on, in this process; whether that is a change for this thread's session."""
+def keep_no_longer(using: str, refusal: str) -> bool:
+    """Send everything in full from now on; whether that is a change for this thread's session.
+
+    On this session alone after a change of the schema; in the whole process when a statement was not there.
+    """
     if not keeps(using):
         return False
-    if not _refused.is_set():
+    if refusal != _CHANGED and not _refused.is_set():
         logger.warning("a statement kept on a session of %r is gone: nothing is kept from now on", using)
-    _refused.set()
+        _refused.set()
     raw: Any = connections[using].connection
     raw.prepare_threshold = None
     return True

@@ -127,6 +127,7 @@ def test_a_schema_that_changes_under_a_kept_statement() -> None:
             done("DROP TABLE kept_sample")
 
     assert in_a_service(work) == ([(1,)], [(1, "new")])
+    assert not sessions._refused.is_set(), "the next session keeps them again"
 
 
 @pytest.mark.workers
