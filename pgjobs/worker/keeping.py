@@ -160,12 +160,17 @@ def _take_or(
 
 
 def _take(alias: str, params: dict[str, Any]) -> _Session | None:
-    """The one that was given last, so that those that are too many are given up."""
+    """The one that was given last, so that those that are too many are given up.
+
+    One that was opened with other parameters is closed: where each login has a password of its own they would pile up.
+    """
     with _lock:
-        kept = _kept.get(alias, [])
-        if kept and kept[-1].params == params:
-            return kept.pop()
-    return None
+        kept = _kept.get(alias)
+        session = kept.pop() if kept else None
+    if session is not None and session.params != params:
+        session.raw.close()
+        return None
+    return session
 
 
 def _lives(raw: psycopg.Connection[Any], *, ask: bool) -> bool:

@@ -1,11 +1,13 @@
 """Sessions that are kept from one job to the next: only clean ones, only for a moment, and never by a job."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
+from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg import IsolationLevel
 
@@ -128,6 +130,19 @@ def test_a_cursor_that_is_closed_late_meets_no_transaction_of_another_job(
             return bool(state())
 
     assert slot(leave, work)[1]
+
+
+def test_sessions_do_not_pile_up_where_each_login_has_a_password_of_its_own(
+    slot: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, numbers = DatabaseWrapper.get_connection_params, itertools.count()
+    own = lambda wrapper: {**usual(wrapper), "application_name": f"login {next(numbers)}"}  # noqa: E731
+    monkeypatch.setattr(DatabaseWrapper, "get_connection_params", own)
+
+    found = slot(state, state, state, state)
+
+    assert len({pid for pid, *_ in found}) == 4
+    assert [len(kept) for kept in keeping._kept.values()] == [1]
 
 
 def test_execute_wrappers_go_whenever_they_came(slot: Callable[..., list[Any]]) -> None:
