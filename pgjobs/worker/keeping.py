@@ -82,6 +82,9 @@ def keep(connection: BaseDatabaseWrapper) -> bool:
     Nothing may be open on it: neither a transaction nor a block of Django's.
     """
     session = _thread.sessions.pop(connection.alias, None)
+    named_cursors = vars(connection).pop("_named_cursor_idx", 0)  # of iterator(): Django counts them
+    if named_cursors:
+        return False  # one that the job left would be closed late, and spoil a transaction of the next
     if session is None or not _begun.is_set() or not _fit(connection, session):
         return False
     try:

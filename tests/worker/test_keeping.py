@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.db.backends.signals import connection_created
 from psycopg import IsolationLevel
 
@@ -110,6 +110,26 @@ def test_a_session_that_is_not_clean_is_closed(slot: Callable[..., list[Any]], s
 
     assert before[0] != after[0] and before[1:] == after[1:]
     wait_until(lambda: database_says(GONE, before[0]))
+
+
+def test_a_cursor_that_is_closed_late_meets_no_transaction_of_another_job(
+    slot: Callable[..., list[Any]],
+) -> None:
+    """A result that is read row by row, left in the middle, goes when the collector finds it."""
+    left: list[Any] = []
+
+    def leave() -> None:
+        left.append(connection.chunked_cursor())
+        left[0].execute("SELECT generate_series(1, 9)")
+        left[0].fetchone()
+
+    def work() -> bool:
+        with transaction.atomic():
+            state()
+            left.pop().close()
+            return bool(state())
+
+    assert slot(leave, work)[1]
 
 
 def test_execute_wrappers_go_whenever_they_came(slot: Callable[..., list[Any]]) -> None:
