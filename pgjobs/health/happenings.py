@@ -209,11 +209,13 @@ def _worker_started(each: Happening) -> str:
 
 
 def _worker_stopped(each: Happening) -> str:
-    end = each.details.get("end")
-    if end == "silent":
-        heard = str(each.details.get("heard_at"))[:19].replace("T", " ")
-        return f"worker {each.target_id} went silent without a goodbye; last heard of at {heard}"
-    return f"worker {each.target_id} died: {end}" if end else f"worker {each.target_id} stopped"
+    end, heard = each.details.get("end"), each.details.get("heard_at")
+    if end == "silent" and heard:
+        at = str(heard)[:19].replace("T", " ")
+        return f"worker {each.target_id} went silent without a goodbye; last heard of at {at}"
+    if end and end != "silent":
+        return f"worker {each.target_id} died: {end}"
+    return f"worker {each.target_id} stopped"  # also one of an older version, which had been silent and came back
 
 
 def _lease_reclaimed(each: Happening) -> str:

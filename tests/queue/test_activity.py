@@ -189,6 +189,9 @@ def test_workers_come_and_go_and_bring_new_code() -> None:
     assert sentence(feed(Wanted(kind="worker_stopped")).rows[0]) == "worker w-2 stopped"
     news = Activity.objects.filter(kind="worker_started").order_by("pk").values_list("details", flat=True)
     assert [each["new_version"] for each in news] == [True, False, True]
+    Worker.objects.create(name="w-4", code_version="v141", end_reason="silent", **columns)
+    Worker.objects.filter(name="w-4").update(stopped_at=Now())  # as the version before says goodbye
+    assert sentence(feed(Wanted(kind="worker_stopped")).rows[0]) == "worker w-4 stopped"
 
 
 @pytest.mark.parametrize("kind", ["queue", "type"])
