@@ -144,10 +144,17 @@ def _traits(raw: Any) -> tuple[object, ...]:
 
 
 def _reached(alias: str, session: _Session) -> bool:
+    """Whether what the reset says reaches this session and no other, and leaves it who it was.
+
+    One that acts for another role, be it since its login, is not kept: ``DISCARD ALL`` forgets such a role in releases
+    of PostgreSQL before November 2024.
+    """
     if not session.direct and alias not in _pooled:
         session.direct = is_direct(session.raw)
         if not session.direct:
             _pooled.add(alias)
+        elif session.raw.execute("SELECT current_user <> session_user").fetchone() != (False,):
+            return False
     return session.direct
 
 

@@ -15,7 +15,7 @@ from pgjobs.leases.release import release, release_claim
 from pgjobs.queue.enqueue import notify
 from pgjobs.worker import clock
 from pgjobs.worker.holdings import Holding, Holdings
-from pgjobs.worker.kinds import Kind, known_kinds
+from pgjobs.worker.kinds import JOBS, Kind, known_kinds
 from pgjobs.worker.lookout import Lookout, View
 from pgjobs.worker.options import START_AHEAD, WorkerOptions
 from pgjobs.worker.pace import Pace
@@ -241,7 +241,7 @@ class Producer(Service):
         holdings = self._holdings.add(claimed, asked_at)
         if not self.stopping:  # what arrives after that is handed back with the rest
             self._slots.run(holdings)
-            if claimed:
+            if claimed and kind is JOBS:
                 self._on_claimed()
         if claimed and self._options.suspect:
             self._claimed, self._claimed_at = self._claimed + 1, clock.now()

@@ -15,6 +15,7 @@ from pgjobs.queue.outcomes import Finished, Raised, Snoozed
 from pgjobs.queue.settle import landed, settle, settle_nothing, still_held, written
 from pgjobs.worker.group import GroupWriter
 from pgjobs.worker.holdings import Holding, Holdings
+from pgjobs.worker.kinds import JOBS
 
 logger = logging.getLogger("pgjobs.worker")
 
@@ -47,8 +48,8 @@ class Settler(GroupWriter[tuple[Holding, Ended]]):
         settle_nothing(using=self.using)
 
     def needed(self) -> bool:
-        """While jobs are in hand."""
-        return len(self._holdings) > 0
+        """While jobs are in hand; how executions end is not written here."""
+        return bool(self._holdings.of(JOBS.model.LEASE.label))
 
     def write(self, group: list[tuple[Holding, Ended]]) -> None:
         """A row that the database refuses does not hold up the others; its lease is left to lapse."""

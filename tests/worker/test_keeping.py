@@ -112,6 +112,19 @@ def test_a_session_that_is_not_clean_is_closed(slot: Callable[..., list[Any]], s
     wait_until(lambda: database_says(GONE, before[0]))
 
 
+def test_a_session_that_acts_for_another_role_is_closed(slot: Callable[..., list[Any]]) -> None:
+    """As one whose login has a role of its own set: older servers forget that at the reset."""
+
+    def act_for_another() -> Any:
+        pid = state()[0]
+        connection.cursor().execute("SET ROLE pg_monitor")
+        return pid
+
+    before, after = slot(act_for_another, state)
+
+    assert after[0] != before
+
+
 def test_a_cursor_that_is_closed_late_meets_no_transaction_of_another_job(
     slot: Callable[..., list[Any]],
 ) -> None:

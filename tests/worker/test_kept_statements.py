@@ -9,12 +9,12 @@ from django.db import connections
 
 from pgjobs import sessions
 from pgjobs.connections import rows
-from tests.jobsapp.jobs import ok
+from tests.jobsapp.jobs import hold, ok
 from tests.support.own_database import QUEUE
 from tests.support.waiting import wait_until
-from tests.worker.conftest import Spawn
+from tests.worker.conftest import Gate, Spawn
+from tests.worker.observation import row, wait_ended, wait_for_deed
 from tests.worker.observation import sessions as observed
-from tests.worker.observation import wait_ended
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.unprepared]
 
@@ -29,10 +29,18 @@ def nothing_refused() -> Iterator[None]:
 
 def in_a_service(work: Callable[[], Any]) -> Any:
     """In a thread like those of a worker's services."""
+
+    def kept() -> Any:
+        sessions.keep_statements(QUEUE)
+        return work()
+
+    return in_a_thread(kept)
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
     answers: list[Any] = []
 
     def run() -> None:
-        sessions.keep_statements(QUEUE)
         try:
             answers.append(work())
         finally:
@@ -128,6 +136,39 @@ def test_a_schema_that_changes_under_a_kept_statement() -> None:
 
     assert in_a_service(work) == ([(1,)], [(1, "new")])
     assert not sessions._refused.is_set(), "the next session keeps them again"
+
+
+def test_enqueue_is_prepared_where_the_project_says_so() -> None:
+    kept = "SELECT count(*), sum(generic_plans + custom_plans) FROM pg_prepared_statements WHERE statement LIKE %s"
+
+    def work() -> Any:
+        own = connections[QUEUE]
+        own.settings_dict = {
+            **own.settings_dict,
+            "OPTIONS": {**own.settings_dict["OPTIONS"], "prepare_threshold": 0},
+        }
+        made = [ok.enqueue(value=n).payload for n in range(3)]
+        with own.cursor() as cursor:
+            cursor.execute(kept, ["%INSERT INTO pgjobs_job%"])
+            return made, cursor.fetchone()
+
+    assert in_a_thread(work) == ([{"value": n} for n in range(3)], (1, 3))
+
+
+@pytest.mark.workers
+def test_the_settler_is_ready_before_the_first_job_ends(spawn: Spawn, gate: Callable[[str], Gate]) -> None:
+    door = gate("door")
+    spawn(env={"PGAPPNAME": "ready"})
+    job = hold.enqueue(key="held", gate=str(door))
+    wait_for_deed("held:start")
+
+    wait_until(
+        lambda: [query for query in observed("ready").values() if "SET status = 'succeeded'" in query],
+        message="a session that has sent the settlement, of no job yet",
+    )
+    assert row(job.pk).status == "running"
+    door.open()
+    wait_ended([job])
 
 
 @pytest.mark.workers

@@ -1,6 +1,7 @@
 """How far ahead a process claims: a moment before an end that is foreseen, and never behind jobs of unknown length."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -14,10 +15,12 @@ from pgjobs.worker.pace import Pace
 from pgjobs.worker.producer import Producer
 from pgjobs.worker.slots import Slots
 from pgjobs.worker.statistics import Statistics
+from pgjobs.workflows.registry import workflows
 from tests.jobsapp.jobs import ok
 from tests.leases.factories import columns, pending
 from tests.support.own_database import QUEUE
 from tests.support.waiting import wait_until
+from tests.workflows.rows import execution
 
 TYPE = ok.job_type
 
@@ -71,11 +74,9 @@ class Blocking:
         self.door.wait(30)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_next_job_is_claimed_for_a_foreseen_end_and_goes_back_when_that_is_late() -> None:
-    pace, blocking = pace_of(0.2, 0.2), Blocking()
-    slots = Slots(1, blocking, lambda: None)
-    producer = Producer(
+def producer_of(slots: Slots, pace: Pace, on_claimed: Callable[[], None] = lambda: None) -> Producer:
+    """A claim loop that is turned by hand."""
+    return Producer(
         QUEUE,
         WorkerOptions(),
         slots,
@@ -83,10 +84,37 @@ def test_the_next_job_is_claimed_for_a_foreseen_end_and_goes_back_when_that_is_l
         pace=pace,
         statistics=Statistics(using=QUEUE),
         hearing=lambda: True,
-        on_claimed=lambda: None,
+        on_claimed=on_claimed,
         on_drained=lambda: None,
         on_suspects=lambda: None,
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_settler_is_told_of_jobs_and_not_of_executions() -> None:
+    told: list[str] = []
+    blocking = Blocking()
+    slots = Slots(2, blocking, lambda: None)
+    producer = producer_of(slots, Pace(2), lambda: told.append("claimed"))
+    made = execution("enqueued", workflow_name=workflows.names()[0])
+
+    producer.tick()
+    made.refresh_from_db()
+    assert (made.status, told) == ("running", [])
+    pending(job_type=TYPE)
+    producer.wake()
+    producer.tick()
+
+    assert told == ["claimed"]
+    blocking.door.set()
+    slots.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_job_is_claimed_for_a_foreseen_end_and_goes_back_when_that_is_late() -> None:
+    blocking = Blocking()
+    slots = Slots(1, blocking, lambda: None)
+    producer = producer_of(slots, pace_of(0.2, 0.2))
     first, second, third = pending(3, job_type=TYPE)
 
     producer.tick()
