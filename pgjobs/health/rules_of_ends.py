@@ -92,16 +92,14 @@ def approval_overdue(facts: Facts) -> Iterator[Problem]:
     """Approvals that should have been resolved, by a person or by their time-out."""
     found = facts.workflows
     if found.overdue and found.overdue_since:
+        late = _past_their_time(facts, many(found.overdue, "approval", OVERDUE_LIMIT), found.overdue_since)
         yield Problem(
             "APPROVAL_OVERDUE",
-            f"{many(found.overdue, 'approval', OVERDUE_LIMIT)} past their time, the first for "
-            f"{span(facts.clock - found.overdue_since)} (execution {found.overdue_id}); the time-out that was declared "
-            f"has not been carried out.",
+            f"{late} (execution {found.overdue_id}); the time-out that was declared has not been carried out.",
             "Start a worker that knows the workflow, and see whether its execution is paused; or decide.",
             found.overdue_since,
-            "",
-            "execution",
-            str(found.overdue_id),
+            kind="execution",
+            target=str(found.overdue_id),
         )
 
 
@@ -109,16 +107,21 @@ def wait_overdue(facts: Facts) -> Iterator[Problem]:
     """Sleeps, retries and time-outs whose time has come, and that no worker ends."""
     found = facts.workflows
     if found.waits and found.waits_since:
+        late = _past_their_time(
+            facts, many(found.waits, "wait", OVERDUE_LIMIT) + " of workflows", found.waits_since
+        )
         yield Problem(
             "WAIT_OVERDUE",
-            f"{many(found.waits, 'wait', OVERDUE_LIMIT)} of workflows past their time, the first for "
-            f"{span(facts.clock - found.waits_since)} (execution {found.waits_id}): no worker has ended them.",
+            f"{late} (execution {found.waits_id}): no worker has ended them.",
             "Start a worker with the code of the workflows; where one lives, see its log.",
             found.waits_since,
-            "",
-            "execution",
-            str(found.waits_id),
+            kind="execution",
+            target=str(found.waits_id),
         )
+
+
+def _past_their_time(facts: Facts, what: str, since: dt.datetime) -> str:
+    return f"{what} past their time, the first for {span(facts.clock - since)}"
 
 
 def paused_executions(facts: Facts) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django.db.models.functions import Now
 
 from pgjobs.conf import get_settings
-from pgjobs.management.drained import left_behind
+from pgjobs.health.drained import left_behind
 from pgjobs.management.operators import CANNOT_TELL, MISUSED, REFUSED, SKIPPED, WRONG, duration
 from pgjobs.models import BulkOperation, Job, OperatorAction, QueuePause
 from pgjobs.queue.audit import record

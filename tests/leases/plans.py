@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import pytest
 from django.db import transaction
 
 from pgjobs import sessions
@@ -76,11 +77,20 @@ _by_name = [False]
 @contextmanager
 def statements_kept() -> Iterator[None]:
     """Within, statements are explained as a session that keeps them does them: planned once, without their values."""
+    connection.ensure_connection()
+    if sessions.keeps(QUEUE):
+        pytest.skip("all that is sent is prepared as it is; a statement cannot be prepared within one")
     _by_name[0] = True
     try:
         yield
     finally:
         _by_name[0] = False
+
+
+both_ways = pytest.mark.parametrize(
+    "planned", [pytest.param(nullcontext, id="in full"), pytest.param(statements_kept, id="kept")]
+)
+"""For tests that explain ``with planned():``."""
 
 
 def explain(sql: str, params: Any) -> Plan:

@@ -25,7 +25,6 @@ from pgjobs.queue.outcomes import Raised, Succeeded
 from pgjobs.queue.pauses import pause
 from pgjobs.queue.progress import write_progress
 from pgjobs.queue.settle import settle
-from pgjobs.sessions import keeps
 from tests.leases.factories import KIND, PROBLEM, claim, lapse
 from tests.leases.plans import Plan, Recorder, explain, plan_of, statements_kept
 from tests.leases.sessions import sessions
@@ -73,9 +72,6 @@ def measured(
 ) -> Iterator[dict[str, Plan]]:
     """Seeds the table; gives the claim's plans from before anything lay beneath the 500 due jobs, and from after."""
     with django_db_blocker.unblock(), statements_kept() if request.param == "kept" else nullcontext():
-        connection.ensure_connection()
-        if request.param == "kept" and keeps("default"):
-            pytest.skip("all that is sent is prepared as it is; a statement cannot be prepared within one")
         try:
             run("TRUNCATE pgjobs_job RESTART IDENTITY CASCADE", *[DUE] * 40, "VACUUM ANALYZE pgjobs_job")
             flood = claim_plan(limit=160)

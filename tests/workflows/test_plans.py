@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from pgjobs.models import Execution
 from pgjobs.workflows.claiming import _COLUMNS
 from pgjobs.workflows.history import load
 from pgjobs.workflows.sweep import seconds_until_due, sweep_due
-from tests.leases.plans import Plan, Recorder, plan_of
+from tests.leases.plans import Plan, Recorder, plan_of, statements_kept
 
 NAME = "tests.flow"
 FLAT = 40  # buffers of a look that does not depend on how many rows there are
@@ -71,10 +72,12 @@ def claim_plan(queues: tuple[str, ...]) -> Plan:
     )
 
 
-@pytest.fixture(scope="module")
-def seen(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[str, Plans]]:
+@pytest.fixture(scope="module", params=[nullcontext, statements_kept], ids=["in full", "kept"])
+def seen(
+    django_db_setup: None, django_db_blocker: Any, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Plans]]:
     """Plans with 500 that can go on, alone; on 200,000 ended ones; and on 100,000 sleeping ones besides."""
-    with django_db_blocker.unblock():
+    with django_db_blocker.unblock(), request.param():
         try:
             run(EMPTY, ENQUEUED, ANALYZE)
             found = {"alone": plans()}

@@ -12,7 +12,7 @@ from django.db import Error
 from pgjobs import connections
 from pgjobs.conf import get_settings
 from pgjobs.exceptions import SettingsError
-from pgjobs.management.drained import left_behind
+from pgjobs.health.drained import left_behind
 from pgjobs.management.screen import clean, harmless
 from pgjobs.queue.names import unknown
 from pgjobs.worker.kinds import known_kinds
